@@ -1,0 +1,48 @@
+# Each target sets up what it needs in .venv and is quick the second time.
+# `make demo` and `make test` are all a newcomer has to know.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test lint format bench docs clean
+help:
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit("f2ed needs Python 3.11 or newer; name one: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
+	$(PIP) --editable '.[cli]'
+	@touch $@
+$(VENV)/.train: $(VENV)/.core
+	$(PIP) --editable '.[train]'
+	@touch $@
+$(VENV)/.dev: $(VENV)/.train
+	$(PIP) --group dev
+	@touch $@
+$(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
+	$(PIP) --group bench
+	$(PIP) --no-deps --requirement benchmarks/requirements.txt
+	@touch $@
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --group docs
+	@touch $@
+
+test: $(VENV)/.dev ## run the tests
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## style, types and layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## apply the style
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean: ## forget everything that was set up
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

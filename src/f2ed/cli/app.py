@@ -1,0 +1,13 @@
+"""The tree of subcommands."""
+
+from cyclopts import App
+
+import f2ed
+
+__all__ = ["app"]
+
+app = App(
+    name="f2ed",
+    version=f2ed.__version__,
+    help="Federated learning protected in both directions: secure aggregation in shards, a robust mean over them.",
+)
