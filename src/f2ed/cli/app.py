@@ -11,3 +11,5 @@ app = App(
     version=f2ed.__version__,
     help="Federated learning protected in both directions: secure aggregation in shards, a robust mean over them.",
 )
+
+app.command("f2ed.cli.plan:plan")

@@ -1,0 +1,121 @@
+"""`f2ed plan`: how many shards, and what they guarantee."""
+
+import sys
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+
+from f2ed.sharding import Advice, Guarantee, advise, contamination
+from f2ed.sharding.planner import percent
+
+__all__ = ["plan"]
+
+
+def plan(
+    *,
+    clients: Annotated[int, Parameter(help="How many clients take part.")],
+    malicious: Annotated[int, Parameter(help="How many of them you fear to be malicious.")],
+    crowd: Annotated[int | None, Parameter(help="The fewest clients whose mean the server may see.")] = None,
+    shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
+    json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
+    strict: Annotated[bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds.")] = False,
+) -> None:
+    """Choose the number of shards, or judge one.
+
+    More shards withstand more malicious clients; fewer shards hide each client among more. The command says
+    which numbers give both, recommends one and says why, or says what would have to change. The exit status is
+    0 whether or not a guarantee holds, unless --strict is given.
+
+    Example: f2ed plan --clients 1000 --malicious 2 --crowd 8
+
+    Example: f2ed plan --clients 100 --malicious 10 --shards 25
+    """
+    advice = advise(clients=clients, malicious=malicious, crowd=crowd, shards=shards)
+    if json:
+        sys.stdout.write(_json(advice) + "\n")
+    else:
+        _show(advice, Console(highlight=False))
+    if strict and not advice.ok:
+        sys.exit(1)
+
+
+def _json(advice: Advice) -> str:
+    """Return the advice as JSON, with the chance of each number of contaminated shards."""
+    found = msgspec.to_builtins(advice)
+    if advice.choice is not None:
+        odds = contamination(clients=advice.clients, malicious=advice.malicious, shards=advice.choice.shards)
+        found["choice"]["contaminated"] = {odds.fewest + i: chance for i, chance in enumerate(odds.chances)}
+    return msgspec.json.format(msgspec.json.encode(found)).decode()
+
+
+def _show(advice: Advice, console: Console) -> None:
+    if advice.choice is not None:
+        console.print(_holdings(advice, advice.choice))
+    if advice.options and not (advice.judged and advice.ok):
+        console.print(_options(advice))
+    console.print(advice.verdict, style="bold green" if advice.ok else "bold red")
+    for reason in advice.why:
+        console.print(Padding(reason, (0, 0, 0, 2)))
+    if advice.changes:
+        console.print("One of these changes would do:" if len(advice.changes) > 1 else "This would do:")
+        for change in advice.changes:
+            console.print(Padding(f"- {change.text}", (0, 0, 0, 2)))
+
+
+def _holdings(advice: Advice, choice: Guarantee) -> Table:
+    head = f"{choice.clients} clients, {choice.malicious} of them malicious, in {choice.shards} shards"
+    table = Table(title=head, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("what")
+    table.add_column("found", justify="right")
+    table.add_column("meaning")
+    condition = "12·m < p holds: theorem" if choice.holds else "12·m < p is broken"
+    crowd = "the server sees no smaller mean" if choice.hidden_among > 1 else "the server sees every update"
+    if choice.hidden_among < advice.crowd:
+        crowd = f"fewer than the {advice.crowd} wanted"
+    table.add_row("malicious clients withstood", str(choice.tolerated), condition)
+    table.add_row("… by the paper's ⌊p/12⌋ - 1", str(choice.tolerated_in_paper), "")
+    table.add_row("shards that may stay closed", str(choice.spare_shards), "in a round, before that breaks")
+    table.add_row("hidden among", str(choice.hidden_among), crowd)
+    table.add_row("… if attackers help the server", str(choice.hidden_among_honest), "and all sit in one shard")
+    table.add_row("shards spoilt, worst case", f"{choice.worst_share:.1%}", _region(choice))
+    table.add_row("shards spoilt, random deal", f"{choice.expected_share:.1%}", _deal(choice))
+    table.add_row("… fewer than 1/12, chance", percent(choice.chance_of_theorem), "")
+    table.add_row("… fewer than 1/2, chance", percent(choice.chance_of_minority), "")
+    table.add_row("surrounded by attackers", percent(choice.chance_surrounded), "an honest client, random deal")
+    return table
+
+
+def _region(choice: Guarantee) -> str:
+    return {
+        "theorem": "below 1/12: theorem",
+        "experience": "below 1/2: experience only",
+        "nothing": "1/2 or more: nothing can help",
+    }[choice.region]
+
+
+def _deal(choice: Guarantee) -> str:
+    return f"at most {choice.likely_contaminated} shards in 99% of deals"
+
+
+def _options(advice: Advice) -> Table:
+    title = f"Feasible: {advice.lowest} to {advice.highest} shards"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for column in ("shards", "hidden among", "withstands", "may stay closed"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for option in advice.options:
+        chosen = option.shards == advice.recommended
+        table.add_row(
+            str(option.shards),
+            str(option.hidden_among),
+            str(option.tolerated),
+            str(option.spare_shards),
+            "recommended" if chosen else "",
+            style="bold" if chosen else None,
+        )
+    return table

@@ -1,0 +1,38 @@
+"""A shuffle that every party can recompute: SHA-256 in counter mode drives Fisher and Yates.
+
+The order depends on the key alone, not on a library's generator or its version, so that a client written in
+another language reaches the same deal.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+__all__ = ["shuffled"]
+
+_WORD = 2**64
+
+
+def shuffled(count: int, key: bytes) -> list[int]:
+    """Return the positions 0 … count - 1 in the order that the key says; every order is equally likely."""
+    words = _words(key)
+    order = list(range(count))
+    for last in range(count - 1, 0, -1):
+        other = _below(last + 1, words)
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
+def _words(key: bytes) -> Iterator[int]:
+    """Yield the big-endian 64-bit words of SHA-256(key, 0), SHA-256(key, 1) and so on."""
+    counter = 0
+    while True:
+        block = hashlib.sha256(key + counter.to_bytes(8, "big")).digest()
+        for start in range(0, len(block), 8):
+            yield int.from_bytes(block[start : start + 8], "big")
+        counter += 1
+
+
+def _below(bound: int, words: Iterator[int]) -> int:
+    """Draw from 0 … bound - 1; words from the last, incomplete run of `bound` are skipped, as they would favour 0."""
+    fair = _WORD - _WORD % bound
+    return next(word for word in words if word < fair) % bound
