@@ -1,0 +1,132 @@
+"""The border between NumPy and torch, and the walk over blocks of columns.
+
+Rows come in as NumPy arrays or torch tensors. A CPU tensor is viewed as NumPy, whose sorts are many
+times faster there; a CUDA tensor stays where it is. torch itself is never imported here: who has
+a tensor has imported it already.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from f2ed.errors import ConfigError
+
+__all__ = ["Array", "as_matrix", "in_lanes", "namespace", "one_blas_thread"]
+
+T = TypeVar("T")
+Array = Any  # an ndarray or a torch tensor: whichever came in
+
+# Work is cut into this many lanes on every machine, so that sums do not depend on the number of cores.
+_LANES = 8
+_WORTH_THREADS = 1 << 19  # elements; below this, starting threads costs more than it saves
+
+
+def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
+    """Check that `rows` is a real [n, d] matrix; return it and the way back to what the caller holds."""
+    torch = sys.modules.get("torch")
+    if isinstance(rows, Sequence) and torch and any(isinstance(row, torch.Tensor) for row in rows):
+        rows = _stack(rows, torch)
+    if torch and isinstance(rows, torch.Tensor):
+        _check(rows.shape, str(rows.dtype).removeprefix("torch."))
+        matrix = rows.detach()
+        return (matrix, _same) if matrix.is_cuda else (matrix.numpy(), torch.from_numpy)
+    try:
+        matrix = np.asarray(rows)
+    except ValueError as ragged:
+        raise ConfigError(f"the rows do not form a matrix ({ragged}); give every row the same length") from ragged
+    _check(matrix.shape, str(matrix.dtype))
+    return matrix, _same
+
+
+def _stack(rows: Sequence[Any], torch: ModuleType) -> Any:
+    try:
+        return torch.stack(list(rows))
+    except (RuntimeError, TypeError) as ragged:
+        raise ConfigError(f"the rows do not form a matrix ({ragged}); give every row the same length") from ragged
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+def _check(shape: Sequence[int], dtype: str) -> None:
+    if len(shape) != 2 or 0 in shape:
+        found = " x ".join(map(str, shape)) or "a single number"
+        raise ConfigError(f"updates must be a matrix with at least one row and one column, not {found}")
+    if dtype not in {"float32", "float64"}:
+        raise ConfigError(f"updates are {dtype}; convert them to float32 or float64 first")
+
+
+def namespace(array: Array) -> ModuleType:
+    """Return the library an array belongs to: numpy or torch."""
+    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+
+
+def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *, blas: bool = False) -> list[T]:
+    """Let `work` walk the columns of `matrix` in blocks of `width`; return its results from left to right.
+
+    The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch.
+    Say `blas` when it multiplies matrices: then BLAS is held to one thread meanwhile.
+    """
+    size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
+    if size < _WORTH_THREADS or not isinstance(matrix, np.ndarray):
+        return [work(_slices(0, columns, width))]
+    step = -(-columns // (_LANES * width)) * width
+    lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
+    threads = min(len(lanes), _cores())
+    if threads == 1 or (blas and _blas() is None):
+        return [work(lane) for lane in lanes]
+    with ThreadPoolExecutor(threads) as pool:
+        if not blas:
+            return list(pool.map(work, lanes))
+        with one_blas_thread():
+            return list(pool.map(work, lanes))
+
+
+def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
+    return (slice(at, min(at + width, stop)) for at in range(start, stop, width))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _blas() -> Any:
+    """Return the handle on the BLAS in use, or nothing where threadpoolctl (extra `fast`) is not installed."""
+    try:
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415  optional
+    except ModuleNotFoundError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
+
+
+_held = threading.Lock()
+_holders = 0
+_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread; the last of several concurrent holders gives it back what it had."""
+    global _holders, _limit  # noqa: PLW0603  the setting is the process's own, so its bookkeeping is too
+    with _held:
+        if _holders == 0 and (blas := _blas()) is not None:
+            _limit = blas.limit(limits=1)
+        _holders += 1
+    try:
+        yield
+    finally:
+        with _held:
+            _holders -= 1
+            if _holders == 0 and _limit is not None:
+                _limit.restore_original_limits()
+                _limit = None

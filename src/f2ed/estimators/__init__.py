@@ -1,0 +1,79 @@
+"""Robust means: each takes rows [n, d] and answers an `Estimate`.
+
+To add one, write a frozen struct in a file of its own and name it in `AnyEstimator`: that union is the
+registry, the schema of experiment files and the parameter list of the shared tests.
+"""
+
+from f2ed.estimators.base import Estimate, Estimator
+from f2ed.estimators.bucketing import Bucketing
+from f2ed.estimators.bulyan import Bulyan
+from f2ed.estimators.centered_clipping import CenteredClipping
+from f2ed.estimators.clipping import ARC, Clipping
+from f2ed.estimators.dnc import DnC
+from f2ed.estimators.filter_l2 import FilterL2
+from f2ed.estimators.geometric_median import GeometricMedian
+from f2ed.estimators.gram import GramStream
+from f2ed.estimators.gram_rule import GramRule, Verdict
+from f2ed.estimators.krum import Krum, MultiKrum
+from f2ed.estimators.mda import MDA
+from f2ed.estimators.mea_med import MeaMed
+from f2ed.estimators.mean import Mean
+from f2ed.estimators.median import Median
+from f2ed.estimators.mo_nna import MoNNA
+from f2ed.estimators.nnm import NNM
+from f2ed.estimators.no_regret import NoRegret
+from f2ed.estimators.sections import Sections
+from f2ed.estimators.smea import SMEA
+from f2ed.estimators.trimmed_mean import TrimmedMean
+
+__all__ = [
+    "ARC",
+    "MDA",
+    "NNM",
+    "SMEA",
+    "AnyEstimator",
+    "Bucketing",
+    "Bulyan",
+    "CenteredClipping",
+    "Clipping",
+    "DnC",
+    "Estimate",
+    "Estimator",
+    "FilterL2",
+    "GeometricMedian",
+    "GramRule",
+    "GramStream",
+    "Krum",
+    "MeaMed",
+    "Mean",
+    "Median",
+    "MoNNA",
+    "MultiKrum",
+    "NoRegret",
+    "Sections",
+    "TrimmedMean",
+    "Verdict",
+]
+
+AnyEstimator = (
+    Mean
+    | Median
+    | TrimmedMean
+    | MeaMed
+    | Krum
+    | MultiKrum
+    | Bulyan
+    | GeometricMedian
+    | CenteredClipping
+    | FilterL2
+    | NoRegret
+    | MDA
+    | SMEA
+    | MoNNA
+    | DnC
+    | Sections
+    | NNM
+    | Bucketing
+    | Clipping
+    | ARC
+)

@@ -1,0 +1,99 @@
+"""What every estimator is, and what it answers."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.arrays import Array, as_matrix
+from f2ed.errors import ConfigError
+from f2ed.estimators.gram import NotFiniteError
+from f2ed.estimators.rows import Matrix, Rows
+
+__all__ = ["Estimate", "Estimator", "Fraction", "Weights", "within", "withstood"]
+
+Weights = npt.NDArray[np.float64]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, lt=0.5)]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A robust mean, and what the estimator saw on the way.
+
+    `weights` has one entry per row given in, zero for rows not believed, and sums to one; it is None
+    for rules that choose anew in each coordinate. `excluded` names the rows that held NaN or Inf,
+    or numbers whose squares overflow.
+    """
+
+    mean: Array
+    weights: Weights | None = None
+    eigenvalue: float | None = None
+    iterations: int = 0
+    stopped: str = ""
+    excluded: tuple[int, ...] = ()
+
+
+class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """A robust mean of the rows of a matrix: a frozen value whose fields are its settings."""
+
+    def __call__(
+        self,
+        updates: Array,
+        *,
+        previous: Array | None = None,
+        tensors: Sequence[int] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Estimate:
+        """Estimate the mean of the honest rows of `updates` [n, d].
+
+        NumPy or torch comes in, the same goes out, on the same device. `previous` is the last answer,
+        for rules that start from it; `tensors` the sizes of the model's parameter tensors, for rules
+        that work on each alone; `rng` serves rules that draw lots, which without it draw the same
+        lots every time.
+        """
+        matrix, restore = as_matrix(updates)
+        rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng)
+        estimate = _without_bad_rows(self, rows)
+        return replace(estimate, mean=restore(estimate.mean))
+
+    @abstractmethod
+    def estimate(self, rows: Rows) -> Estimate:
+        """Answer for rows that are known to be well formed; the plug-in's own work."""
+
+
+def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
+    """Estimate; if a row turns out not to be finite, leave such rows out and say so."""
+    try:
+        return estimator.estimate(rows)
+    except NotFiniteError:
+        bad = rows.not_finite()
+    kept = np.setdiff1d(np.arange(rows.n), bad)
+    if not kept.size:
+        raise ConfigError(f"none of the {rows.n} rows is finite (NaN, Inf or overflow in each): nothing to average")
+    estimate = estimator.estimate(rows.select(kept))
+    weights = None
+    if estimate.weights is not None:
+        weights = np.zeros(rows.n)
+        weights[kept] = estimate.weights
+    return replace(estimate, weights=weights, excluded=tuple(map(int, bad)))
+
+
+def withstood(epsilon: float, n: int) -> int:
+    """Return the number of rows, floor(epsilon n), that a rule must withstand (0.29 of 100 is 29, not 28)."""
+    return int(epsilon * n + 1e-9)
+
+
+def within(rule: str, epsilon: float, n: int, largest: int, needs: str) -> int:
+    """Return floor(epsilon n), or refuse it where it is more than the `largest` number the rule can withstand."""
+    asked = withstood(epsilon, n)
+    if asked > largest:
+        what = f"f = {largest}, epsilon = {largest / n:.3g}" if largest >= 0 else "none: there are too few rows"
+        raise ConfigError(
+            f"{rule} withstands f of n rows only if {needs}; epsilon = {epsilon:g} of {n} rows asks for f = {asked}; "
+            f"the largest that works is {what}"
+        )
+    return asked

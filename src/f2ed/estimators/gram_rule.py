@@ -1,0 +1,41 @@
+"""Rules that weigh the rows from their Gram matrix alone: one pass to build it, one to combine."""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.estimators.base import Estimate, Estimator, Weights
+from f2ed.estimators.rows import Rows
+
+__all__ = ["GramRule", "Verdict", "uniform"]
+
+
+class Verdict(NamedTuple):
+    """The weights of the rows, summing to one, and what led to them."""
+
+    weights: Weights
+    eigenvalue: float | None = None
+    iterations: int = 0
+    stopped: str = ""
+
+
+class GramRule(Estimator, frozen=True):
+    """A rule that does not care about rotations and answers with a weighted mean of the rows."""
+
+    @abstractmethod
+    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+        """Weigh n rows, given their Gram matrix [n, n] about any common centre."""
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Weigh, then combine."""
+        verdict = self.weigh(rows.gram)
+        return Estimate(rows.combine(verdict.weights), *verdict)
+
+
+def uniform(chosen: npt.NDArray[np.intp] | list[int], n: int) -> Weights:
+    """Give the chosen rows equal weight and the others none."""
+    weights = np.zeros(n)
+    weights[chosen] = 1 / len(chosen)
+    return weights

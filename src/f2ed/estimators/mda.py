@@ -1,0 +1,80 @@
+"""Minimum-diameter averaging (MDA, El Mhamdi et al. 2018; Rousseeuw 1985)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.estimators.base import Fraction, withstood
+from f2ed.estimators.gram import squared_distances
+from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
+
+__all__ = ["MDA"]
+
+Matrix = npt.NDArray[np.float64]
+Pairs = npt.NDArray[np.bool_]
+
+
+class MDA(GramRule, frozen=True, tag="mda"):
+    """Average the n - f rows whose diameter is smallest; of several such sets, the one nearest together.
+
+    Exact without trying all subsets: leaving out f rows brings the diameter down to δ if and only if they
+    cover every pair farther apart than δ, and a cover of f rows is found in at most 2^f steps.
+    """
+
+    epsilon: Fraction
+
+    def weigh(self, gram: Matrix) -> Verdict:
+        """Search the smallest diameter by bisection over the distances that occur."""
+        n, squares = len(gram), squared_distances(gram)
+        drop = withstood(self.epsilon, n)
+        candidates = np.unique(squares)
+        low, high = 0, len(candidates) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if next(_covers(squares > candidates[middle], drop), None) is None:
+                low = middle + 1
+            else:
+                high = middle
+        covers = _covers(squares > candidates[low], drop)
+        kept = min((_complete(squares, cover, drop) for cover in covers), key=lambda rows: _total(squares, rows))
+        return Verdict(uniform(kept, n))
+
+
+def _covers(far: Pairs, most: int) -> Iterator[tuple[int, ...]]:
+    """Yield sets of at most `most` rows that touch every far pair."""
+    degrees = far.sum(axis=1)
+    busiest = int(degrees.argmax())
+    if degrees[busiest] == 0:
+        yield ()
+        return
+    # Even the busiest rows cannot touch more pairs than this.
+    if degrees.sum() > 2 * most * degrees[busiest]:
+        return
+    without = _isolate(far, [busiest])
+    for rest in _covers(without, most - 1):
+        yield (busiest, *rest)
+    # Or all that are far from it go. (A row with one far neighbour only: both choices are as good.)
+    neighbours = np.flatnonzero(far[busiest])
+    if len(neighbours) <= most:
+        for rest in _covers(_isolate(far, neighbours), most - len(neighbours)):
+            yield (*map(int, neighbours), *rest)
+
+
+def _isolate(far: Pairs, rows: npt.NDArray[np.intp] | list[int]) -> Pairs:
+    left = far.copy()
+    left[rows] = False
+    left[:, rows] = False
+    return left
+
+
+def _complete(squares: Matrix, cover: tuple[int, ...], drop: int) -> npt.NDArray[np.intp]:
+    """Leave out the cover, then whoever lies farthest from the rest, until enough are gone."""
+    left = np.setdiff1d(np.arange(len(squares)), cover)
+    while len(left) > len(squares) - drop:
+        left = np.delete(left, int(squares[np.ix_(left, left)].sum(axis=1).argmax()))
+    return left
+
+
+def _total(squares: Matrix, rows: npt.NDArray[np.intp]) -> float:
+    return float(squares[np.ix_(rows, rows)].sum())

@@ -1,0 +1,18 @@
+"""Mean around the median (Xie et al. 2018)."""
+
+from f2ed.estimators import columns
+from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.rows import Rows
+
+__all__ = ["MeaMed"]
+
+
+class MeaMed(Estimator, frozen=True, tag="mea-med"):
+    """Average, in each coordinate, all but the `epsilon` values farthest from the median."""
+
+    epsilon: Fraction
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Sort each column and average what is nearest its middle."""
+        keep = rows.n - withstood(self.epsilon, rows.n)
+        return Estimate(rows.fill(lambda block: columns.nearest(columns.sort(block), keep)))

@@ -1,0 +1,17 @@
+"""The plain mean: the limit of speed, and no protection at all."""
+
+import numpy as np
+
+from f2ed.estimators.base import Estimate, Estimator
+from f2ed.estimators.rows import Rows
+
+__all__ = ["Mean"]
+
+
+class Mean(Estimator, frozen=True, tag="mean"):
+    """Average all rows; one malicious row can move the answer anywhere."""
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Give every row the same weight."""
+        weights = np.full(rows.n, 1 / rows.n)
+        return Estimate(rows.checked(rows.combine(weights)), weights)

@@ -1,0 +1,15 @@
+"""Coordinate-wise median (Yin et al., ICML 2018)."""
+
+from f2ed.estimators import columns
+from f2ed.estimators.base import Estimate, Estimator
+from f2ed.estimators.rows import Rows
+
+__all__ = ["Median"]
+
+
+class Median(Estimator, frozen=True, tag="median"):
+    """Take the middle value of each coordinate; of two middles, their mean."""
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Sort each column."""
+        return Estimate(rows.fill(lambda block: columns.median(columns.sort(block))))

@@ -1,0 +1,27 @@
+"""Nearest-neighbour mixing (NNM, Allouah et al., AISTATS 2023)."""
+
+from dataclasses import replace
+
+import numpy as np
+
+import f2ed.estimators as registry
+from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.rows import Rows
+
+__all__ = ["NNM"]
+
+
+class NNM(Estimator, frozen=True, tag="nnm"):
+    """Replace each row by the mean of its n - f nearest rows, itself among them, before the inner rule."""
+
+    epsilon: Fraction
+    inner: "registry.AnyEstimator"
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Mix by the distances in the Gram matrix; an inner rule that needs it takes no second pass."""
+        keep = rows.n - withstood(self.epsilon, rows.n)
+        nearest = np.argsort(rows.squares, axis=1, kind="stable")[:, :keep]
+        mixing = np.zeros((rows.n, rows.n))
+        np.put_along_axis(mixing, nearest, 1 / keep, axis=1)
+        inner = self.inner.estimate(rows.mix(mixing))
+        return inner if inner.weights is None else replace(inner, weights=inner.weights @ mixing)

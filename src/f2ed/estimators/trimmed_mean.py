@@ -1,0 +1,24 @@
+"""Coordinate-wise trimmed mean (Yin et al., ICML 2018)."""
+
+from f2ed.arrays import Array
+from f2ed.estimators import columns
+from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.rows import Rows
+
+__all__ = ["TrimmedMean"]
+
+
+class TrimmedMean(Estimator, frozen=True, tag="trimmed-mean"):
+    """Drop the `epsilon` smallest and the `epsilon` largest values of each coordinate, then average."""
+
+    epsilon: Fraction
+
+    def estimate(self, rows: Rows) -> Estimate:
+        """Sort each column and average its middle."""
+        drop = withstood(self.epsilon, rows.n)
+
+        def middle(block: Array) -> Array:
+            kept = columns.sort(block)[drop : rows.n - drop]
+            return sum(kept) / len(kept)
+
+        return Estimate(rows.fill(middle))
