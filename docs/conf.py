@@ -1,0 +1,30 @@
+"""Sphinx settings; build with `sphinx-build -W docs docs/_build/html`. Nothing is fetched from the net."""
+
+import sys
+from pathlib import Path
+
+import f2ed
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "scripts"))
+
+import sequence  # noqa: E402  it lies in the folder just named
+
+sequence.write(HERE / "diagrams")
+
+project = "f2ed"
+copyright = "the f2ed contributors"  # noqa: A001  Sphinx's name for it
+release = version = f2ed.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build", "scripts", "diagrams"]
+myst_enable_extensions = ["deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+# Docstrings write code in single backticks, as Markdown does.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+
+html_theme = "furo"
+html_title = f"f2ed {release}"
