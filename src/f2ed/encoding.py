@@ -1,0 +1,223 @@
+"""Fixed point: updates of floats as integers modulo 2^b, and the mean of a shard back again.
+
+The order is: refuse what is not finite, shorten to the L2 clip, cut each coordinate to the clip, scale, round at
+random. `encode` does all of it; noise for differential privacy belongs between `shorten` and `quantise`.
+
+Behind the coordinates travel a few words that count what was clipped, so that a shard's server learns the counts as it
+learns the update: summed over the survivors, and not client by client.
+"""
+
+from math import inf, isfinite, sqrt
+from typing import Annotated, Any, NamedTuple, final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from f2ed.errors import ConfigError, PeerError
+from f2ed.secagg.primitives import Keystream
+from f2ed.secagg.ring import WIDTHS, Ring, Width, Words, largest_bits
+
+__all__ = ["Clipped", "Decoded", "Encoding", "decode_mean", "encode", "quantise", "shorten"]
+
+Update = npt.NDArray[np.floating[Any]]
+Mean = npt.NDArray[np.float32]
+
+_BLOCK = 1 << 16
+_RANDOM_BITS = 16
+_FLOAT32_BITS = 21
+"""Up to here float32 leaves a fraction to round at random; beyond, float64 is used."""
+
+
+@final
+class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How an update becomes integers. Both clips may be generous; `l2` is infinite where only `clip` shall bind."""
+
+    clip: Annotated[float, Meta(ge=1e-30, le=1e30)]
+    """The largest magnitude of a coordinate; it becomes the integer 2^(bits-1) - 1."""
+    l2: Annotated[float, Meta(gt=0)] = inf
+    bits: Annotated[int, Meta(ge=2, le=48)] = 20
+    ring: Width | None = None
+    """Bits of the sum; by default the smallest native word that cannot overflow."""
+    packed: bool = False
+    """Whether that default may be 24 bits, three bytes on the wire."""
+
+    @property
+    def largest(self) -> int:
+        """The integer that stands for the clip."""
+        return int(2 ** (self.bits - 1) - 1)
+
+    @property
+    def unit(self) -> float:
+        """What one step of the integers is worth."""
+        return self.clip / self.largest
+
+    def ring_for(self, clients: int) -> Ring:
+        """Return a ring in which the sum of that many updates cannot wrap around, or refuse."""
+        widths = [self.ring] if self.ring else [width for width in WIDTHS if self.packed or width != 24]
+        fitting = [width for width in widths if self.bits <= largest_bits(width, clients)]
+        if not fitting:
+            most = largest_bits(widths[-1], clients)
+            raise ConfigError(
+                f"{clients} terms of {self.bits} bits overflow a {widths[-1]}-bit sum; use at most {most} bits"
+            )
+        return Ring(fitting[0])
+
+    def length(self, coordinates: int) -> int:
+        """Return how many words carry an update: its coordinates and the counts of what was clipped."""
+        return coordinates + _digits(coordinates, self) + 1
+
+
+class Clipped(NamedTuple):
+    """How much was cut off: single coordinates, and updates shortened as a whole."""
+
+    coordinates: int
+    updates: int
+
+
+class Decoded(NamedTuple):
+    """The mean of a shard, and what its clients clipped in all."""
+
+    mean: Mean
+    clipped: Clipped
+
+
+def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0) -> Words:
+    """Return the words that carry an update in a sum over `clients`.
+
+    `key` seeds the rounding: 32 bytes of `os.urandom`, or a named stream's in a simulation; never twice. `weight` is
+    the public weight as a part of its cap, so that a weighted update keeps the range of the others.
+    """
+    factor = shorten(update, encoding)
+    words, cut = quantise(update, factor, encoding, clients=clients, key=key, weight=weight)
+    _write_counts(words, len(update), Clipped(cut, int(factor < 1)), encoding)
+    return words
+
+
+def shorten(update: Update, encoding: Encoding) -> float:
+    """Return the factor, at most 1, that brings an update to the L2 clip; refuse one that is not finite."""
+    if update.ndim != 1 or not np.issubdtype(update.dtype, np.floating):
+        raise ConfigError(f"an update of {update.dtype} and shape {update.shape}; flatten it to one vector of floats")
+    norm = sqrt(sum(_square(update[i : i + _BLOCK]) for i in range(0, len(update), _BLOCK)))
+    if not isfinite(norm):
+        bad = len(update) - int(np.isfinite(update).sum())
+        found = f"{bad} coordinates that are NaN or infinite" if bad else "a norm beyond the range of float64"
+        raise ConfigError(f"an update with {found}; it would spoil the whole shard, so train again or leave it out")
+    return min(1.0, encoding.l2 / norm) if norm else 1.0
+
+
+def quantise(
+    update: Update, factor: float, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0
+) -> tuple[Words, int]:
+    """Cut, scale and round factor · update; return the words, with room for the counts, and how many were cut.
+
+    Rounding is unbiased: up with the probability of the fraction, to 16 bits of AES-256-CTR per coordinate.
+    """
+    if not 0 < weight <= 1:
+        raise ConfigError(f"a weight of {weight} parts of its cap; it must be above 0 and at most 1")
+    ring = encoding.ring_for(clients)
+    words = ring.zeros(encoding.length(len(update)))
+    signed = words.view(words.dtype.str.replace("u", "i"))
+    real: type[np.floating[Any]] = np.float32 if encoding.bits <= _FLOAT32_BITS else np.float64
+    scale, largest = real(factor / encoding.unit), encoding.largest
+    stream = Keystream(key)
+    lots = np.empty(min(_BLOCK, len(update)), "<u2")
+    cut = 0
+    for start in range(0, len(update), _BLOCK):
+        with np.errstate(over="ignore"):  # What overflows is infinite, and cut like anything else that is too large.
+            values = update[start : start + _BLOCK].astype(real) * scale
+        # Half a step beyond the clip is within what rounding does to a coordinate at the clip.
+        cut += int(np.count_nonzero(np.abs(values) > largest + 0.5))
+        np.clip(values, -largest, largest, out=values)
+        if weight < 1:  # Weighted after it was cut, so that everyone is cut at the same height.
+            values *= real(weight)
+        some = lots[: len(values)]
+        stream.fill(some.view(np.uint8).data)
+        _round(values, some, signed[start : start + len(values)])
+    return words, cut
+
+
+def decode_mean(
+    total: Words,
+    encoding: Encoding,
+    *,
+    clients: int,
+    survivors: int,
+    weight: float | None = None,
+    out: Mean | None = None,
+) -> Decoded:
+    """Return the mean over the survivors from the sum of their words, or raise `PeerError` if no honest shard gives it.
+
+    `weight` is the sum of the survivors' weights as parts of their cap; by default each has 1. Random garbage leaves
+    the range of `survivors` clipped updates almost surely in one of many coordinates, and whatever stays in range
+    must still obey the L2 clip. The mean is written to `out` where given.
+    """
+    ring = encoding.ring_for(clients)
+    coordinates = _coordinates(len(total), encoding)
+    signed, bound = ring.signed(total), survivors * encoding.largest
+    if (beyond := max(int(signed.max()), -int(signed.min()))) > bound:
+        raise PeerError(f"a sum with a coordinate of {beyond}; {survivors} clipped updates reach at most {bound}")
+    mean = np.empty(coordinates, np.float32) if out is None else out
+    factor = encoding.unit / (survivors if weight is None else weight)
+    square = 0.0
+    for start in range(0, coordinates, _BLOCK):
+        block = signed[start : min(start + _BLOCK, coordinates)] * factor
+        square += float(np.dot(block, block))
+        mean[start : start + len(block)] = block
+    # Rounding moves every term by less than one step.
+    longest = encoding.l2 + sqrt(coordinates) * factor * survivors
+    if sqrt(square) > longest * (1 + 1e-9):
+        raise PeerError(f"a mean of norm {sqrt(square):.6g}; updates clipped to {encoding.l2:g} reach {longest:.6g}")
+    return Decoded(mean, _read_counts(signed[coordinates:], coordinates, survivors, encoding))
+
+
+def _square(block: Update) -> float:
+    wide = block.astype(np.float64)
+    with np.errstate(over="ignore"):
+        return float(np.dot(wide, wide))
+
+
+def _round(values: Update, lots: npt.NDArray[np.uint16], out: npt.NDArray[np.signedinteger[Any]]) -> None:
+    """Write each value rounded down, or up if its fraction beats the lot; the fraction is exact in floating point."""
+    down = np.floor(values)
+    np.subtract(values, down, out=values)
+    values *= 2**_RANDOM_BITS
+    np.add(down, values > lots, out=down)
+    out[:] = down
+
+
+def _digits(coordinates: int, encoding: Encoding) -> int:
+    """Return how many digits to the base 2^(bits-1), each of which is a legal coordinate, can count the coordinates."""
+    return -(-coordinates.bit_length() // (encoding.bits - 1))
+
+
+def _coordinates(length: int, encoding: Encoding) -> int:
+    """Undo `Encoding.length`."""
+    for digits in range(1, min(length, 64)):
+        if encoding.length(length - digits - 1) == length:
+            return length - digits - 1
+    raise ConfigError(
+        f"a sum of {length} words, which no update of {encoding.bits} bits has; was it encoded otherwise?"
+    )
+
+
+def _write_counts(words: Words, coordinates: int, clipped: Clipped, encoding: Encoding) -> None:
+    rest = clipped.coordinates
+    for place in range(coordinates, len(words) - 1):
+        rest, digit = divmod(rest, encoding.largest + 1)
+        words[place] = digit
+    words[-1] = clipped.updates
+
+
+def _read_counts(
+    tail: npt.NDArray[np.signedinteger[Any]], coordinates: int, survivors: int, encoding: Encoding
+) -> Clipped:
+    *digits, updates = map(int, tail)
+    cut = sum(digit * (encoding.largest + 1) ** place for place, digit in enumerate(digits))
+    if min(*digits, updates) < 0 or updates > survivors or cut > survivors * coordinates:
+        raise PeerError(
+            f"{updates} shortened updates and {cut} cut coordinates were counted; "
+            f"{survivors} updates of {coordinates} coordinates have fewer"
+        )
+    return Clipped(cut, updates)

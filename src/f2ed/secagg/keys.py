@@ -1,0 +1,68 @@
+"""Every key, commitment and signed text of the protocol, each bound to its context and to the clients it concerns."""
+
+from collections.abc import Sequence
+
+from f2ed.secagg.masks import Mask
+from f2ed.secagg.messages import COMMITMENT_BYTES, Advertisement, SignedKey
+from f2ed.secagg.primitives import agree, derive, digest
+from f2ed.sharding import ClientId
+from f2ed.sharding.encode import fields, unsigned
+
+__all__ = [
+    "advertised",
+    "associated",
+    "channel_key",
+    "confirmed",
+    "epoch_key",
+    "pair_mask",
+    "seed_commitment",
+    "seed_mask",
+    "share_commitment",
+]
+
+
+def epoch_key(context: bytes, message: SignedKey) -> bytes:
+    """Return the text signed with an epoch's key."""
+    return context + fields(b"epoch key", unsigned(message.client), message.key)
+
+
+def advertised(context: bytes, message: Advertisement) -> bytes:
+    """Return the text signed with a round's keys."""
+    return context + fields(b"advertise", unsigned(message.client), message.channel, message.mask, message.commitment)
+
+
+def confirmed(context: bytes, alive: Sequence[ClientId]) -> bytes:
+    """Return the text signed with the list of who is alive."""
+    return context + fields(b"alive", digest(*map(unsigned, alive)))
+
+
+def seed_commitment(context: bytes, client: ClientId, seed: bytes) -> bytes:
+    """Return the commitment to a self seed."""
+    return digest(context, b"seed", unsigned(client), seed)
+
+
+def share_commitment(context: bytes, kind: bytes, dealer: ClientId, recipient: ClientId, share: bytes) -> bytes:
+    """Return the commitment to one share; `kind` is b"mask" or b"seed"."""
+    return digest(context, b"share", kind, unsigned(dealer), unsigned(recipient), share)[:COMMITMENT_BYTES]
+
+
+def associated(context: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
+    """Return what a parcel is bound to."""
+    return fields(context, unsigned(dealer), unsigned(recipient))
+
+
+def channel_key(context: bytes, private: bytes, public: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
+    """Return the key that seals the one parcel from dealer to recipient."""
+    info = fields(b"channel", unsigned(dealer), unsigned(recipient))
+    return derive(agree(private, public), salt=context, info=info)
+
+
+def pair_mask(context: bytes, private: bytes, public: bytes, mine: ClientId, other: ClientId) -> Mask:
+    """Return the mask that `mine` applies for the pair; the other applies the same with the opposite sign."""
+    info = fields(b"mask", unsigned(min(mine, other)), unsigned(max(mine, other)))
+    return Mask(derive(agree(private, public), salt=context, info=info), negative=other < mine)
+
+
+def seed_mask(context: bytes, client: ClientId, seed: bytes) -> Mask:
+    """Return the mask that hides a client's upload until enough members reveal its seed."""
+    return Mask(derive(seed, salt=context, info=fields(b"self", unsigned(client))), negative=False)
