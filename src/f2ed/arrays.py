@@ -7,11 +7,11 @@ a tensor has imported it already.
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from itertools import repeat
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -74,21 +74,24 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
     """Let `work` walk the columns of `matrix` in blocks of `width`; return its results from left to right.
 
     The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch.
-    Say `blas` when it multiplies matrices: then BLAS is held to one thread meanwhile.
+    Say `blas` when it multiplies matrices: unless BLAS is held to one thread, the two would only fight.
     """
     size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
     if size < _WORTH_THREADS or not isinstance(matrix, np.ndarray):
-        return [work(_slices(0, columns, width))]
+        return [_quietly(work, _slices(0, columns, width))]
     step = -(-columns // (_LANES * width)) * width
     lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
     threads = min(len(lanes), _cores())
     if threads == 1 or (blas and _blas() is None):
-        return [work(lane) for lane in lanes]
+        return [_quietly(work, lane) for lane in lanes]
     with ThreadPoolExecutor(threads) as pool:
-        if not blas:
-            return list(pool.map(work, lanes))
-        with one_blas_thread():
-            return list(pool.map(work, lanes))
+        return list(pool.map(_quietly, repeat(work), lanes))
+
+
+def _quietly(work: Callable[[Iterator[slice]], T], lane: Iterator[slice]) -> T:
+    """Work without warnings of overflow: whoever walks looks for it in the result, and threads start loud."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return work(lane)
 
 
 def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
@@ -109,24 +112,7 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-_held = threading.Lock()
-_holders = 0
-_limit: Any = None
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread; the last of several concurrent holders gives it back what it had."""
-    global _holders, _limit  # noqa: PLW0603  the setting is the process's own, so its bookkeeping is too
-    with _held:
-        if _holders == 0 and (blas := _blas()) is not None:
-            _limit = blas.limit(limits=1)
-        _holders += 1
-    try:
-        yield
-    finally:
-        with _held:
-            _holders -= 1
-            if _holders == 0 and _limit is not None:
-                _limit.restore_original_limits()
-                _limit = None
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread, where that is possible: our own threads and small matrices do better so."""
+    blas = _blas()
+    return nullcontext() if blas is None else blas.limit(limits=1)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, as_matrix
+from f2ed.arrays import Array, as_matrix, one_blas_thread
 from f2ed.errors import ConfigError
 from f2ed.estimators.gram import NotFiniteError
 from f2ed.estimators.rows import Matrix, Rows
@@ -57,7 +57,8 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
         """
         matrix, restore = as_matrix(updates)
         rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng)
-        estimate = _without_bad_rows(self, rows)
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean))
 
     @abstractmethod
@@ -67,10 +68,12 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
 
 def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
     """Estimate; if a row turns out not to be finite, leave such rows out and say so."""
+    lots = rows.rng.bit_generator.state
     try:
         return estimator.estimate(rows)
     except NotFiniteError:
         bad = rows.not_finite()
+        rows.rng.bit_generator.state = lots
     kept = np.setdiff1d(np.arange(rows.n), bad)
     if not kept.size:
         raise ConfigError(f"none of the {rows.n} rows is finite (NaN, Inf or overflow in each): nothing to average")

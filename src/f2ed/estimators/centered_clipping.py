@@ -28,5 +28,5 @@ class CenteredClipping(Estimator, frozen=True, tag="centered-clipping"):
             distances = np.sqrt(rows.distances(centre.__getitem__))
             radius = self.radius or float(np.median(distances))
             let_through = np.minimum(1, np.divide(radius, distances, out=np.ones(rows.n), where=distances > radius))
-            centre = rows.combine(let_through / rows.n) + (1 - let_through.mean()) * centre
+            centre = rows.combine(let_through / rows.n) + float(1 - let_through.mean()) * centre
         return Estimate(centre, let_through / let_through.sum(), iterations=self.iterations, stopped="clipped")

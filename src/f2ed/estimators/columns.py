@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from f2ed.arrays import Array, namespace
+from f2ed.estimators.gram import NotFiniteError
 
 __all__ = ["median", "nearest", "sort"]
 
@@ -17,6 +18,14 @@ _NETWORK_ROWS = 64  # beyond this NumPy's sort is as fast
 
 def sort(block: Array) -> list[Array]:
     """Return the block's rows with every column in ascending order: the smallest values first."""
+    ordered, xp = _sort(block), namespace(block)
+    # NaN comes out last, and first too where minima and maxima pass it on.
+    if not (bool(xp.isfinite(ordered[0]).all()) and bool(xp.isfinite(ordered[-1]).all())):
+        raise NotFiniteError
+    return ordered
+
+
+def _sort(block: Array) -> list[Array]:
     if not isinstance(block, np.ndarray):
         return list(namespace(block).sort(block, dim=0).values)
     if len(block) > _NETWORK_ROWS:
@@ -43,14 +52,19 @@ def median(ordered: list[Array]) -> Array:
 def nearest(ordered: list[Array], keep: int) -> Array:
     """Return the mean, in each column, of the `keep` values nearest its median (of two as near, the lower).
 
-    In sorted rows these stand side by side, so each step decides between the two ends of a window.
-    Values are chosen, never added and subtracted again: a far outlier leaves no rounding behind.
+    In sorted rows these stand side by side, and the window over them moves up a step as long as the value
+    it gains is nearer than the one it loses. Values are chosen, never added and taken away again:
+    a far outlier leaves no rounding behind.
     """
-    xp, drop = namespace(ordered[0]), len(ordered) - keep
-    centre = median(ordered)
+    xp, n, centre = namespace(ordered[0]), len(ordered), median(ordered)
+    drop = n - keep
+    moves = [ordered[i + keep] - centre < centre - ordered[i] for i in range(drop)]
     total = sum(ordered[drop:keep])
-    for low, high in zip(ordered[:drop], ordered[keep:], strict=True):
-        total = total + xp.where(high - centre < centre - low, high, low)
+    for i in (*range(min(drop, keep)), *range(max(drop, keep), n)):
+        chosen = moves[i - keep] if i >= keep else ~moves[i]
+        total = total + xp.where(chosen, ordered[i], 0)
+    for i in range(keep, drop):  # only where less than half is kept: gained, and not lost again
+        total = total + xp.where(moves[i - keep] & ~moves[i], ordered[i], 0)
     return total / keep
 
 

@@ -36,7 +36,7 @@ class DnC(Estimator, frozen=True, tag="dnc"):
             dropped[np.argsort(-scores, kind="stable")[:drop]] += 1
         # If every row was dropped in some draw, those dropped least often stay.
         weights = uniform(np.flatnonzero(dropped == dropped.min()), rows.n)
-        return Estimate(rows.checked(rows.combine(weights)), weights, iterations=self.draws)
+        return Estimate(rows.combine(weights), weights, iterations=self.draws)
 
     def _sample(self, rows: Rows) -> Rows:
         count = min(self.coordinates, rows.d)

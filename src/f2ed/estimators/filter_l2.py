@@ -51,17 +51,17 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
                 break
             if feared:
                 stopped = "twice the feared mass is gone"
-            weights = _lighten(weights, spread.scores)
+            weights = _lighten(weights, spread.scores, weights > 0)
             steps += 1
         return Verdict(best / best.sum(), float(least), steps, stopped)
 
     def _below(self, gram: npt.NDArray[np.float64], feared: int, sigma: float) -> Verdict:
-        weights = np.ones(len(gram))
-        bound = self.eta * sigma**2
+        weights, left = np.ones(len(gram)), np.full(len(gram), fill_value=True)
+        authors, bound = self.variant == "authors", self.eta * sigma**2
         for steps in range(2 * feared + 1):
             spread = widest(gram, weights)
-            reached = spread.eigenvalue**2 if self.variant == "authors" else spread.eigenvalue
-            lighter = _lighten(weights, spread.scores)
+            reached = spread.eigenvalue**2 if authors else spread.eigenvalue
+            lighter = _lighten(weights, spread.scores, left)
             if reached <= bound or spread.eigenvalue == 0:
                 stopped = "the largest variance is small enough"
             elif steps == 2 * feared:
@@ -70,12 +70,24 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
                 stopped = "the rows left stick out alike"
             else:
                 weights = lighter
+                # The authors take out one row a step: its twin, as light by now, is still there to be the next.
+                left = (
+                    left & (np.arange(len(left)) != np.where(left, spread.scores, -1).argmax())
+                    if authors
+                    else weights > 0
+                )
                 continue
             break
         return Verdict(weights / weights.sum(), spread.eigenvalue, steps, stopped)
 
 
-def _lighten(weights: Weights, scores: npt.NDArray[np.float64]) -> Weights:
-    """Take weight in proportion to the score; the row that sticks out most loses all of it."""
-    most = scores[weights > 0].max()
-    return weights * np.clip(1 - scores / most, 0, None) if most > 0 else weights
+def _lighten(weights: Weights, scores: npt.NDArray[np.float64], left: npt.NDArray[np.bool_]) -> Weights:
+    """Take weight in proportion to the score; of the rows left, the one that sticks out most loses all of it.
+
+    So do rows that stick out as much but for rounding: a crumb of weight would keep them in the game.
+    """
+    most = scores[left].max()
+    if not most > 0:
+        return weights
+    share = 1 - scores / most
+    return np.where(share < 1e-12, 0, weights * share)

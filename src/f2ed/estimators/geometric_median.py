@@ -10,7 +10,7 @@ from f2ed.estimators.gram_rule import GramRule, Verdict
 
 __all__ = ["GeometricMedian"]
 
-_CONVERGED = 1e-9  # of the weights, in one step
+_CONVERGED = 1e-7  # of the typical distance, moved in one step
 _NEAREST = 1e-6  # of the typical distance: nearer rows count as being at this distance
 
 
@@ -32,8 +32,8 @@ class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
                 break
             inverse = 1 / np.sqrt(np.maximum(squares, _NEAREST**2 * typical))
             moved = inverse / inverse.sum()
-            change, weights = float(np.abs(moved - weights).max()), moved
-            if change < _CONVERGED:
+            change, weights = moved - weights, moved
+            if change @ gram @ change < _CONVERGED**2 * typical:
                 stopped = "converged"
                 break
         return Verdict(weights, None, step, stopped)

@@ -101,8 +101,7 @@ def _one_pass(rows: Source, weights: Vector, *, scaled: bool = False) -> Matrix:
     def work(blocks: Iterator[slice]) -> Array:
         return sum(_product(rows.block(columns), weights, factors) for columns in blocks)
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = np.asarray(sum(to_numpy(part) for part in rows.walk(work, blas=True)))
+    result = np.asarray(sum(to_numpy(part) for part in rows.walk(work, blas=True)))
     return result if factors is None else result / (factors[:, None] * factors)
 
 
@@ -116,8 +115,7 @@ def _sizes(rows: Source, weights: Vector) -> Vector:
             sizes = np.maximum(sizes, largest(block - like(block, weights) @ block))
         return sizes
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        sizes = np.max(rows.walk(work), axis=0)
+    sizes = np.max(rows.walk(work), axis=0)
     return np.where(sizes == 0, 1.0, sizes)
 
 

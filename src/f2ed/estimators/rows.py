@@ -22,6 +22,7 @@ Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 _BLOCK = 400_000  # elements of a block: about what a core's own cache holds
 _GPU_BLOCK = 1 << 26
+_NARROWEST, _WIDEST = 512, 16_384  # columns of a block on a CPU
 
 
 class Rows(ABC):
@@ -61,14 +62,14 @@ class Rows(ABC):
     def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False) -> list[Any]:
         """Let `work` walk the columns in blocks that fit a core's cache."""
         on_cpu = isinstance(self.matrix, np.ndarray)
-        width = int(np.clip(_BLOCK // self.n, 512, 16_384)) if on_cpu else max(1024, _GPU_BLOCK // self.n)
+        width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST)) if on_cpu else max(1024, _GPU_BLOCK // self.n)
         return in_lanes(work, self.matrix, width, blas=blas)
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum of the rows, [d]: one pass."""
-        return self.fill(lambda block: like(block, weights) @ block)
+        return self.fill(lambda block: like(block, weights) @ block, blas=True)
 
-    def fill(self, rule: Callable[[Array], Array]) -> Array:
+    def fill(self, rule: Callable[[Array], Array], *, blas: bool = False) -> Array:
         """Return the vector [d] whose blocks are `rule(block)`."""
         xp = namespace(self.matrix)
         out = xp.empty(self.d, dtype=self.matrix.dtype, device=self.matrix.device)
@@ -77,14 +78,10 @@ class Rows(ABC):
             for columns in blocks:
                 out[columns] = rule(self.block(columns))
 
-        self.walk(work)
-        return self.checked(out)
-
-    def checked(self, vector: Array) -> Array:
-        """Return a vector made of all rows, unless it shows that some row was not finite."""
-        if not bool(namespace(vector).isfinite(vector).all()):
+        self.walk(work, blas=blas)
+        if not bool(xp.isfinite(out).all()):
             raise NotFiniteError
-        return vector
+        return out
 
     def previous_or_zero(self) -> Array:
         """Return the last answer, or zeros where there is none."""
@@ -114,8 +111,7 @@ class Rows(ABC):
                 total += to_numpy(xp.einsum("ij,ij->i", away, away))
             return total
 
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(sum(self.walk(work)))
+        return np.asarray(sum(self.walk(work)))
 
     def not_finite(self) -> Index:
         """Name the rows that hold NaN or Inf, or are so large that their squares overflow float64."""
@@ -164,12 +160,12 @@ class Matrix(Rows):
         return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
 
     def combine(self, weights: Vector) -> Array:
-        """Return the weighted sum: one product, or a copy where one row has all the weight."""
+        """Return the weighted sum, or a copy where one row has all the weight."""
         used = np.flatnonzero(weights)
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]
             return row.copy() if isinstance(row, np.ndarray) else row.clone()
-        return like(self.matrix, weights) @ self.matrix
+        return super().combine(weights)
 
 
 class _Derived(Rows):

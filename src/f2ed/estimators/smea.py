@@ -37,7 +37,7 @@ class SMEA(GramRule, frozen=True, tag="smea"):
                 f"SMEA would compare {comb(n, drop):,} sets of {n - drop} of {n} rows; the largest f that works "
                 f"is {fits}, epsilon = {fits / n:.3g}. FilterL2 needs no sets"
             )
-        dropped = np.array(list(combinations(range(n), drop)), dtype=np.intp).reshape(-1, drop)
+        dropped = np.array(list(combinations(range(n), drop)), dtype=np.intp).reshape(comb(n, drop), drop)
         bounds = np.zeros(len(dropped))
         solved = 0
         while True:

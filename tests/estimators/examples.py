@@ -1,0 +1,45 @@
+"""One setting of every estimator, for the shared tests; one that is missing fails them."""
+
+from typing import get_args
+
+from f2ed import estimators as e
+
+EXAMPLES = {
+    e.Mean: e.Mean(),
+    e.Median: e.Median(),
+    e.TrimmedMean: e.TrimmedMean(0.2),
+    e.MeaMed: e.MeaMed(0.2),
+    e.Krum: e.Krum(0.2),
+    e.MultiKrum: e.MultiKrum(0.2),
+    e.Bulyan: e.Bulyan(0.2),
+    e.GeometricMedian: e.GeometricMedian(),
+    e.CenteredClipping: e.CenteredClipping(),
+    e.FilterL2: e.FilterL2(0.2),
+    e.NoRegret: e.NoRegret(0.2),
+    e.MDA: e.MDA(0.2),
+    e.SMEA: e.SMEA(0.2),
+    e.MoNNA: e.MoNNA(0.2),
+    e.DnC: e.DnC(0.2),
+    e.Sections: e.Sections(e.FilterL2(0.2), size=7),
+    e.NNM: e.NNM(0.2, e.TrimmedMean(0.2)),
+    e.Bucketing: e.Bucketing(2, e.Median()),
+    e.Clipping: e.Clipping(3.0, e.Median()),
+    e.ARC: e.ARC(0.2, e.FilterL2(0.2)),
+}
+MEMBERS = get_args(e.AnyEstimator)
+ALL = list(EXAMPLES.values())
+EXTRA = [
+    e.FilterL2(0.2, sigma=0.5),
+    e.FilterL2(0.2, sigma=0.5, variant="authors"),
+    e.Bulyan(0.2, e.Median()),
+    e.Bulyan(0.2, e.TrimmedMean(0.2)),
+    e.NNM(0.2, e.FilterL2(0.2)),
+    e.Sections(e.Median(), size=None, per_tensor=True),
+    e.CenteredClipping(radius=2.0, iterations=3),
+    e.Bucketing(2, e.FilterL2(0.2)),
+]
+
+
+def name(estimator):
+    inner = getattr(estimator, "inner", None)
+    return type(estimator).__name__ + (f"-{name(inner)}" if inner is not None else "")

@@ -1,0 +1,61 @@
+"""What is peculiar to FilterL2: twins, exactness beside sections, and blocks that arrive one by one."""
+
+import numpy as np
+import pytest
+
+from f2ed import estimators as e
+from f2ed.errors import ConfigError
+
+
+def test_identical_malicious_rows_go_together():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 200))
+    X[:4] = X[0] + 3
+    answer = e.FilterL2(0.2)(X)
+    assert (answer.weights[:4] == 0).all()
+    assert (answer.weights[4:] > 0.04).all()
+
+
+def test_without_an_attack_it_answers_the_plain_mean():
+    X = np.random.default_rng(1).normal(size=(50, 20_000)).astype(np.float32)
+    np.testing.assert_allclose(e.FilterL2(0.1)(X).weights, 0.02)
+
+
+def test_its_error_does_not_grow_with_the_dimension_while_the_medians_does():
+    def error(rule, d):
+        X = np.random.default_rng(d).normal(size=(60, d)).astype(np.float32)
+        honest = X[5:].mean(axis=0)
+        X[:5] += np.float32(1.0)  # one standard deviation in every coordinate
+        return np.linalg.norm(rule(X).mean - honest)
+
+    assert error(e.FilterL2(1 / 12), 100_000) < 2
+    assert error(e.FilterL2(1 / 12), 100_000) < 2 * error(e.FilterL2(1 / 12), 1_000)
+    assert error(e.Median(), 100_000) > 5 * error(e.Median(), 1_000)
+
+
+def test_sections_let_through_what_the_exact_filter_sees():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 4000))
+    honest = X[6:].mean(axis=0)
+    X[:6] = X[:6] + 0.7 * rng.choice([-1, 1], size=4000)  # small in each section, large over all of them
+    exact, cut = e.FilterL2(0.1), e.Sections(e.FilterL2(0.1), size=50)
+    assert np.linalg.norm(exact(X).mean - honest) * 3 < np.linalg.norm(cut(X).mean - honest)
+
+
+@pytest.mark.parametrize("widths", [[700], [1, 299, 400], [100] * 7])
+def test_blocks_that_arrive_one_after_another_give_the_same_weights(widths):
+    X = np.random.default_rng(3).normal(size=(15, 700)) + 5
+    X[:3] += 4
+    stream, at = e.GramStream(15), 0
+    for width in widths:
+        stream.add(X[:, at : at + width])
+        at += width
+    rule = e.FilterL2(0.2)
+    np.testing.assert_allclose(rule.weigh(stream.gram).weights, rule(X).weights, atol=1e-9)
+
+
+def test_a_stream_refuses_blocks_it_cannot_add():
+    with pytest.raises(ConfigError, match="matrix of 4 rows"):
+        e.GramStream(4).add(np.zeros((3, 5)))
+    with pytest.raises(ConfigError, match="NaN, Inf"):
+        e.GramStream(4).add(np.full((4, 5), np.nan))
