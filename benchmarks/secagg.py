@@ -1,0 +1,643 @@
+"""Secure aggregation: time per step, bytes per client, memory, and ratios to the limit and to a peer, in one run.
+
+    python benchmarks/secagg.py                     everything (about five minutes on two quiet cores)
+    python benchmarks/secagg.py --quick             small shards and vectors only (half a minute)
+    python benchmarks/secagg.py --json              one JSON document instead of tables
+    python benchmarks/secagg.py --peer DIRECTORY    also look for Flower there
+
+The limit is what the machine allows for m masks over d words: AES-256-CTR by OpenSSL through `cryptography` into a
+reused buffer, plus one addition per mask, both on blocks that stay in the cache, in one thread. The peer is Flower's
+SecAgg+: its own functions, called as its client and its workflow call them. It is left out where it is not
+installed; to have it:
+
+    pip install --no-deps --target DIRECTORY flwr==1.41.0 protobuf grpcio httpx typer annotated-doc shellingham \
+        pycryptodome iterators
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+import cryptography
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from f2ed.encoding import Encoding, decode_mean, encode
+from f2ed.secagg import shamir
+from f2ed.secagg.client import respond
+from f2ed.secagg.context import Terms, quorum
+from f2ed.secagg.masks import Mask, add_masks
+from f2ed.secagg.member import Member
+from f2ed.secagg.messages import Upload, read_request, write
+from f2ed.secagg.primitives import signing_key
+from f2ed.secagg.ring import Ring
+from f2ed.secagg.server import Outcome, secure_sum
+
+ENCODING = Encoding(clip=0.1, bits=20, ring=32)
+MODEL = bytes(32)
+MODES = ("all-or-nothing", "dropout-tolerant")
+WORD = 4
+STEP_NAMES = {
+    "AskKey": "epoch key",
+    "AskUpload": "upload",
+    "Invite": "advertise",
+    "Peers": "share",
+    "Delivery": "upload",
+    "Alive": "confirm",
+    "Confirmations": "reveal",
+}
+
+
+# --- the limit
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Seconds per byte, one thread, on the best block size."""
+
+    aes: float
+    add: float
+
+    def masks(self, count: int, words: int) -> float:
+        return count * words * WORD * (self.aes + self.add)
+
+
+def measure_limit(total: int = 1 << 26) -> Limit:
+    """Find the block size with the least time for both."""
+    found = [_limit_of(block, total // block) for block in (1 << 16, 1 << 17, 1 << 18, 1 << 19)]
+    return min(found, key=lambda limit: limit.aes + limit.add)
+
+
+def _limit_of(block: int, times: int) -> Limit:
+    encryptor = Cipher(algorithms.AES(bytes(range(32))), modes.CTR(bytes(16))).encryptor()
+    zeros, out = bytes(block), bytearray(block)
+    words, mask = np.zeros(block // WORD, "<u4"), np.ones(block // WORD, "<u4")
+    aes = best(lambda: [encryptor.update_into(zeros, out) for _ in range(times)])
+    add = best(lambda: [np.add(words, mask, out=words) for _ in range(times)])
+    return Limit(aes / (block * times), add / (block * times))
+
+
+def adding(uploads: int, d: int) -> float:
+    """Return the seconds to add so many vectors that come from memory, not from the cache."""
+    total, few = np.zeros(d, "<u4"), [np.ones(d, "<u4") for _ in range(min(uploads, 10))]
+    return best(lambda: [np.add(total, one, out=total) for one in few], 3) * uploads / len(few)
+
+
+def best(work: Callable[[], object], times: int = 5) -> float:
+    """Return the shortest of some runs: what the code takes when nothing else disturbs it."""
+
+    def once() -> float:
+        start = perf_counter()
+        work()
+        return perf_counter() - start
+
+    return min(once() for _ in range(times))
+
+
+# --- masking alone
+
+
+def masking(sizes: list[int], lengths: list[int], limit: Limit, peer: "Flower | None") -> Iterator[dict]:
+    for s in sizes:
+        for d in lengths:
+            yield _masking_of(s, d, limit, peer)
+
+
+def _masking_of(s: int, d: int, limit: Limit, peer: "Flower | None") -> dict:
+    words, masks = np.zeros(d, "<u4"), [Mask(os.urandom(32), negative=bool(i % 2)) for i in range(s)]
+    times = 3 if s * d > 10**8 else 9
+    one = best(lambda: add_masks(words, masks, threads=1), times)
+    two = best(lambda: add_masks(words, masks, threads=2), times)
+    theirs = peer.mask(s, d) if peer and s * d <= 10**7 else None
+    return {
+        "s": s,
+        "d": d,
+        "limit_ms": 1e3 * limit.masks(s, d),
+        "one_thread_ms": 1e3 * one,
+        "one_thread_to_limit": one / limit.masks(s, d),
+        "two_threads_ms": 1e3 * two,
+        "two_threads_to_limit": two / limit.masks(s, d),
+        "flower_ms": theirs and 1e3 * theirs,
+        "flower_to_one_thread": theirs and theirs / one,
+        "flower_to_two_threads": theirs and theirs / two,
+    }
+
+
+def whole_upload(s: int, d: int, peer: "Flower | None") -> dict:
+    """From the update in floats to the bytes of the upload: encode and mask; keys are agreed already."""
+    update = np.random.default_rng(1).normal(0, 0.02, d).astype(np.float32)
+    masks = [Mask(os.urandom(32), negative=bool(i % 2)) for i in range(s)]
+
+    def work(threads: int) -> bytes:
+        words = encode(update, ENCODING, clients=s, key=os.urandom(32))
+        add_masks(words, masks, threads=threads)
+        return write(Upload(bytes(8), Ring(32).pack(words)))
+
+    one, two = best(lambda: work(1), 9), best(lambda: work(2), 9)
+    theirs = peer.upload(s, update) if peer else (None, None)
+    return {
+        "s": s,
+        "d": d,
+        "one_thread_ms": 1e3 * one,
+        "two_threads_ms": 1e3 * two,
+        "bytes": len(work(1)),
+        "flower_ms": peer and 1e3 * theirs[0],
+        "flower_bytes": theirs[1],
+        "flower_to_one_thread": peer and theirs[0] / one,
+        "flower_to_two_threads": peer and theirs[0] / two,
+    }
+
+
+# --- the whole protocol
+
+
+@dataclass
+class Timing:
+    """Seconds and bytes of one round in one shard, by step; the client's are lists over the clients."""
+
+    client: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    server: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    up: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    down: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def epoch(self, first: "Timing") -> None:
+        """Take over what happened once per epoch."""
+        for mine, theirs in ((self.client, first.client), (self.server, first.server), (self.up, first.up)):
+            mine["epoch key"] = theirs["epoch key"]
+        self.down["epoch key"] = first.down["epoch key"]
+
+
+def consume(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
+
+
+class Shard:
+    """All clients of a shard in this process, one at a time, and the generator that leads them."""
+
+    def __init__(self, mode: str, s: int, update: np.ndarray, *, dropped: int = 0, number: int = 0) -> None:
+        members = tuple(range(number * s, (number + 1) * s))
+        secrets = {client: os.urandom(32) for client in members}
+        roster = {client: signing_key(secret) for client, secret in secrets.items()}
+        threshold, survivors = quorum(mode, s)
+        self.terms = Terms(
+            job="benchmark",
+            epoch=0,
+            round=0,
+            shard=number,
+            members=members,
+            mode=mode,
+            threshold=threshold,
+            survivors=survivors,
+            length=ENCODING.length(len(update)),
+            ring=ENCODING.ring_for(s).bits,
+            bits=ENCODING.bits,
+            clip=ENCODING.clip,
+            l2=ENCODING.l2,
+        )
+        self.update = update
+        self.members = {
+            client: Member(id=client, signing_key=secret, roster=roster, job="benchmark")
+            for client, secret in secrets.items()
+        }
+        self.states = dict.fromkeys(members, b"")
+        self.lost = set(members[len(members) - dropped :])
+        self.timing = Timing()
+        self.plain: np.ndarray | None = None
+        self._lead(roster, ())
+
+    def _lead(self, roster: dict, keys: tuple) -> None:
+        self.server = secure_sum(self.terms, roster, model=MODEL, keys=keys)
+        self.outcome: Outcome | None = None
+
+    def next_round(self) -> None:
+        """Go on to the next round of the epoch; the keys are kept."""
+        self.terms = msgspec.structs.replace(self.terms, round=self.terms.round + 1)
+        self._lead(next(iter(self.members.values())).roster, self.outcome.keys)
+
+    def steps(self) -> Iterator[None]:
+        """Go through the round; yields after each step, so that many shards can go in lockstep."""
+        start = perf_counter()
+        requests = next(self.server)
+        self.timing.server["begin"] += perf_counter() - start
+        while self.outcome is None:
+            requests = self._step(requests)
+            yield
+
+    def _step(self, requests: dict) -> dict:
+        name = STEP_NAMES[type(read_request(next(iter(requests.values())))).__name__]
+        following: dict = {}
+        for client, request in requests.items():
+            if name != "upload" or client not in self.lost:
+                following = self._send(name, {client: self._reply(name, client, request)})
+        return following if following or self.outcome else self._send(name, {})
+
+    def _reply(self, name: str, client: int, request: bytes) -> bytes:
+        encoding: list[float] = []
+
+        def contribution(terms: Terms) -> np.ndarray:
+            start = perf_counter()
+            words = encode(self.update, ENCODING, clients=len(terms.members), key=os.urandom(32))
+            self.timing.client["encode"].append(perf_counter() - start)
+            if self.plain is not None:
+                self.plain += words
+            encoding.append(perf_counter() - start)
+            return words
+
+        start = perf_counter()
+        answer = respond(
+            self.members[client],
+            self.states[client],
+            request,
+            model=MODEL,
+            contribution=contribution,
+            entropy=os.urandom(32),
+        )
+        self.timing.client[name].append(perf_counter() - start - sum(encoding))
+        self.timing.up[name].append(len(answer.reply))
+        self.timing.down[name].append(len(request))
+        assert answer.refusal is None, answer.refusal
+        self.states[client] = answer.state
+        return answer.reply
+
+    def _send(self, name: str, replies: dict) -> dict:
+        start = perf_counter()
+        try:
+            return self.server.send(replies)
+        except StopIteration as end:
+            self.outcome = end.value
+            return {}
+        finally:
+            self.timing.server[name] += perf_counter() - start
+
+
+def protocol(sizes: list[int], lengths: list[int], limit: Limit) -> Iterator[dict]:
+    for d in lengths:
+        update = np.random.default_rng(d).normal(0, 0.02, d).astype(np.float32)
+        for s in sizes:
+            for mode in MODES:
+                for dropped in (0, -(-s // 10)):
+                    yield _one_case(mode, s, update, dropped, limit)
+
+
+def _one_case(mode: str, s: int, update: np.ndarray, dropped: int, limit: Limit) -> dict:
+    d = len(update)
+    closed = mode == "all-or-nothing" and dropped > 0
+    rounds = [_one_round(mode, s, update, dropped) for _ in range(1 if s * d > 10**8 else 3)]
+    # The shortest over clients and rounds: what the code takes when nothing else disturbs it.
+    client = {step: 1e3 * min(min(each.client[step]) for each in rounds) for step in rounds[0].client}
+    server = {step: 1e3 * min(each.server[step] for each in rounds) for step in rounds[0].server}
+    applied = s - 1 if mode == "all-or-nothing" else s
+    left_over = 0 if mode == "all-or-nothing" else (s - dropped) * (dropped + 1)
+    least = adding(s - dropped, d) + limit.masks(left_over, d)
+    return {
+        "mode": mode,
+        "s": s,
+        "d": d,
+        "dropped": dropped,
+        "opened": not closed,
+        "client_ms": client,
+        "server_ms": server,
+        "client_total_ms": sum(client.values()),
+        "server_total_ms": sum(server.values()),
+        "upload_to_limit": client["upload"] / (1e3 * limit.masks(applied, d)),
+        "server_to_limit": sum(server.values()) / (1e3 * least),
+        "up_bytes": {step: round(statistics.median(sizes)) for step, sizes in rounds[0].up.items()},
+        "down_bytes": {step: round(statistics.median(sizes)) for step, sizes in rounds[0].down.items()},
+    }
+
+
+def _one_round(mode: str, s: int, update: np.ndarray, dropped: int) -> Timing:
+    """Run one round, and check that it gave exactly the sum of its survivors' integers.
+
+    Where keys last an epoch, the round is the second of its epoch; the step that made the keys is shown beside it.
+    """
+    shard = Shard(mode, s, update, dropped=dropped)
+    if mode == "all-or-nothing":
+        lost, shard.lost = shard.lost, set()
+        consume(shard.steps())
+        first, shard.timing, shard.lost = shard.timing, Timing(), lost
+        shard.timing.epoch(first)
+        shard.next_round()
+    shard.plain = np.zeros(shard.terms.length, "<u4")
+    consume(shard.steps())
+    outcome, timing = shard.outcome, shard.timing
+    if mode == "all-or-nothing" and dropped:
+        assert outcome.total is None
+        return timing
+    assert outcome.total is not None, outcome.reason
+    assert np.array_equal(outcome.total, shard.plain), "the sum is wrong"
+    start = perf_counter()
+    decode_mean(outcome.total, ENCODING, clients=s, survivors=len(outcome.survivors))
+    timing.server["decode"] = perf_counter() - start
+    return timing
+
+
+# --- Shamir
+
+
+def secret_sharing(n: int, peer: "Flower | None") -> dict:
+    threshold = n // 2 + 1
+    secret = int.from_bytes(os.urandom(32), "big")
+    stream = os.urandom(48 * (threshold - 1))
+
+    def share() -> list[int]:
+        return shamir.deal(secret, shamir.coefficients_from(stream, threshold - 1), n)
+
+    some = {place: y for place, y in enumerate(share(), 1) if place <= threshold}
+
+    def forgetful(work: Callable[[], object]) -> Callable[[], object]:
+        def run() -> None:
+            shamir._powers.cache_clear()  # noqa: SLF001  the first of a shard pays for what the others reuse
+            shamir._lagrange.cache_clear()  # noqa: SLF001
+            work()
+
+        return run
+
+    assert shamir.combine(some) == secret
+    first_share, first_combine = best(forgetful(share)), best(forgetful(lambda: shamir.combine(some)))
+    warm_share, warm_combine = best(share), best(lambda: shamir.combine(some))
+    found = {
+        "n": n,
+        "threshold": threshold,
+        "share_ms": 1e3 * warm_share,
+        "combine_ms": 1e3 * warm_combine,
+        "first_share_ms": 1e3 * first_share,
+        "first_combine_ms": 1e3 * first_combine,
+    }
+    if peer:
+        for name, length in (("seed", os.urandom(32)), ("key", peer.private_key)):
+            theirs = peer.shamir(length, n, threshold)
+            found[f"flower_{name}_bytes"] = len(length)
+            found[f"flower_{name}_share_ms"], found[f"flower_{name}_combine_ms"] = (1e3 * each for each in theirs)
+            found[f"flower_{name}_to_ours"] = sum(theirs) / (warm_share + warm_combine)
+            found[f"flower_{name}_to_first"] = sum(theirs) / (first_share + first_combine)
+    return found
+
+
+# --- memory
+
+
+def memory(mode: str, n: int, s: int, d: int) -> dict:
+    """Run a process of its own, so that the peak is that of this round alone."""
+    probe = [sys.executable, __file__, "--probe", mode, str(n), str(s), str(d)]
+    return json.loads(subprocess.run(probe, check=True, capture_output=True, text=True).stdout)  # noqa: S603
+
+
+def probe(mode: str, n: int, s: int, d: int) -> dict:
+    """Drive all shards in lockstep; beside the server there is one client at a time."""
+    update = np.random.default_rng(1).normal(0, 0.02, d).astype(np.float32)
+    shards = [Shard(mode, s, update, number=number) for number in range(n // s)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start = perf_counter()
+    running = [shard.steps() for shard in shards]
+    while running:
+        running = [steps for steps in running if next(steps, True) is None]
+    assert all(shard.outcome.total is not None for shard in shards)
+    return {
+        "mode": mode,
+        "n": n,
+        "s": s,
+        "d": d,
+        "before_mib": before,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "totals_mib": len(shards) * shards[0].outcome.total.nbytes / 2**20,
+        "wall_s": perf_counter() - start,
+        "server_s": sum(sum(shard.timing.server.values()) for shard in shards),
+    }
+
+
+# --- the peer
+
+
+class Flower:
+    """Flower's SecAgg+ functions, called as `secaggplus_mod` and `SecAggPlusWorkflow` call them."""
+
+    RANGE, TARGET, CLIP = 1 << 32, 1 << 22, 0.1
+
+    def __init__(self) -> None:
+        os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+        import flwr.common.secure_aggregation.ndarrays_arithmetic as arithmetic
+        from flwr.common import ndarray_to_bytes
+        from flwr.common.secure_aggregation.crypto import shamir as their_shamir
+        from flwr.common.secure_aggregation.quantization import quantize
+        from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+        from flwr.supercore.primitives import asymmetric
+
+        self.arithmetic, self.their_shamir, self.expand = arithmetic, their_shamir, pseudo_rand_gen
+        self.quantize, self.to_bytes = quantize, ndarray_to_bytes
+        self.private_key = asymmetric.private_key_to_bytes(asymmetric.generate_key_pairs()[0])
+
+    def mask(self, s: int, d: int) -> float:
+        """Time the masks of one client of s: its own and s - 1 with others. Key agreement is not counted."""
+        seeds = [os.urandom(32) for _ in range(s)]
+        vector = [np.ones(1, np.int64), np.random.default_rng(1).integers(0, self.TARGET, d).astype(np.int32)]
+        return best(lambda: self._masked(vector, seeds), 3)
+
+    def upload(self, s: int, update: np.ndarray) -> tuple[float, int]:
+        """Time quantising, masking and writing; return the bytes too."""
+        seeds = [os.urandom(32) for _ in range(s)]
+
+        def work() -> list[bytes]:
+            scaled = self.arithmetic.parameters_multiply([update], 1.0)
+            quantised = self.quantize(scaled, self.CLIP, self.TARGET)
+            vector = self.arithmetic.factor_combine(self.TARGET, quantised)
+            return [self.to_bytes(part) for part in self._masked(vector, seeds)]
+
+        return best(work, 3), sum(map(len, work()))
+
+    def _masked(self, vector: list, seeds: list[bytes]) -> list:
+        shapes = [part.shape for part in vector]
+        masked = self.arithmetic.parameters_addition(vector, self.expand(seeds[0], self.RANGE, shapes))
+        for number, seed in enumerate(seeds[1:]):
+            one = self.expand(seed, self.RANGE, shapes)
+            add = self.arithmetic.parameters_addition if number % 2 else self.arithmetic.parameters_subtraction
+            masked = add(masked, one)
+        return self.arithmetic.parameters_mod(masked, self.RANGE)
+
+    def shamir(self, secret: bytes, n: int, threshold: int) -> tuple[float, float]:
+        start = perf_counter()
+        shares = self.their_shamir.create_shares(secret, threshold, n)
+        middle = perf_counter()
+        assert self.their_shamir.combine_shares(shares[:threshold]) == secret
+        return middle - start, perf_counter() - middle
+
+
+def find_flower(folder: str | None) -> tuple["Flower | None", str]:
+    if folder:
+        sys.path.append(folder)
+    try:
+        peer = Flower()
+    except ImportError as missing:
+        return None, f"Flower was left out: {missing}"
+    import flwr
+
+    return peer, f"Flower {getattr(flwr, '__version__', 'of unknown version')}"
+
+
+# --- printing
+
+
+def show(found: dict) -> None:
+    machine = found["machine"]
+    print(
+        f"{machine['processor']}, {machine['cores']} cores; Python {machine['python']}, NumPy {machine['numpy']}, ",
+        end="",
+    )
+    print(f"cryptography {machine['cryptography']}; {machine['peer']}")
+    limit = found["limit"]
+    print(f"limit: AES-256-CTR {limit['aes_gb_s']:.1f} GB/s, addition {limit['add_gb_s']:.0f} GB/s, one thread\n")
+    print("Masking alone (s masks over d words, milliseconds; ratios to the limit of one thread)\n")
+    table(
+        ["s", "d", "limit", "1 thread", "ratio", "2 threads", "ratio", "Flower", "/ 1 thread", "/ 2 threads"],
+        [
+            [
+                *(r["s"], size(r["d"]), ms(r["limit_ms"]), ms(r["one_thread_ms"]), ratio(r["one_thread_to_limit"])),
+                *(ms(r["two_threads_ms"]), ratio(r["two_threads_to_limit"]), ms(r["flower_ms"])),
+                *(ratio(r["flower_to_one_thread"]), ratio(r["flower_to_two_threads"])),
+            ]
+            for r in found["masking"]
+        ],
+    )
+    r = found["upload"]
+    print(f"Update to upload, s = {r['s']}, d = {size(r['d'])}: encode, mask and write (milliseconds)\n")
+    table(
+        ["", "1 thread", "2 threads", "bytes per parameter", "Flower / 1 thread", "Flower / 2 threads"],
+        [
+            ["f2ed", ms(r["one_thread_ms"]), ms(r["two_threads_ms"]), f"{r['bytes'] / r['d']:.2f}", "", ""],
+            [
+                *("Flower", ms(r["flower_ms"]), "", f"{(r['flower_bytes'] or 0) / r['d']:.2f}"),
+                *(ratio(r["flower_to_one_thread"]), ratio(r["flower_to_two_threads"])),
+            ],
+        ][: 2 if r["flower_ms"] else 1],
+    )
+    print("The protocol (milliseconds per client, and of the server per shard; two threads)\n")
+    table(
+        [
+            *("mode", "s", "d", "dropped", "client: keys and shares", "encode", "upload", "to limit"),
+            *("server", "to limit", "bytes up: control", "per parameter"),
+        ],
+        [protocol_row(r) for r in found["protocol"]],
+    )
+    r = found["shamir"]
+    print(f"Shamir, {r['n']} shares, threshold {r['threshold']} (milliseconds)\n")
+    rows = [
+        ["f2ed, 32 bytes", ms(r["share_ms"]), ms(r["combine_ms"]), "", ""],
+        ["f2ed, first of a shard", ms(r["first_share_ms"]), ms(r["first_combine_ms"]), "", ""],
+    ]
+    for name in ("seed", "key"):
+        if f"flower_{name}_bytes" in r:
+            f = {key.removeprefix(f"flower_{name}_"): value for key, value in r.items()}
+            label = f"Flower, its {name} of {f['bytes']} bytes"
+            rows.append([label, ms(f["share_ms"]), ms(f["combine_ms"]), ratio(f["to_ours"]), ratio(f["to_first"])])
+    table(["", "share", "combine", "both / ours", "both / first"], rows)
+    print("Memory of the whole process (MiB): the server of all shards, and one client at a time\n")
+    table(
+        ["mode", "n", "s", "d", "before", "peak", "of it totals", "wall s", "server s"],
+        [
+            [
+                *(r["mode"], r["n"], r["s"], size(r["d"]), f"{r['before_mib']:.0f}", f"{r['peak_mib']:.0f}"),
+                *(f"{r['totals_mib']:.0f}", f"{r['wall_s']:.1f}", f"{r['server_s']:.1f}"),
+            ]
+            for r in found["memory"]
+        ],
+    )
+
+
+def protocol_row(r: dict) -> list[str]:
+    client, up = r["client_ms"], r["up_bytes"]
+    control = sum(client.values()) - client["upload"] - client["encode"]
+    payload = r["d"] * WORD
+    return [
+        r["mode"],
+        r["s"],
+        size(r["d"]),
+        f"{r['dropped']}" + ("" if r["opened"] else ", closed"),
+        ms(control),
+        ms(client["encode"]),
+        ms(client["upload"]),
+        ratio(r["upload_to_limit"]),
+        ms(r["server_total_ms"]),
+        ratio(r["server_to_limit"]) if r["opened"] else "",
+        sum(up.values()) - payload,
+        f"{up['upload'] / r['d']:.2f}",
+    ]
+
+
+def table(head: list[str], rows: list[list]) -> None:
+    for row in (head, ["---"] * len(head), *rows):
+        print("| " + " | ".join(map(str, row)) + " |")
+    print()
+
+
+def ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def size(words: int) -> str:
+    return f"{words // 10**6}M" if words >= 10**6 else f"{words // 1000}k"
+
+
+def processor() -> str:
+    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peer", metavar="DIRECTORY")
+    parser.add_argument("--probe", nargs=4, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.probe:
+        print(json.dumps(probe(asked.probe[0], *map(int, asked.probe[1:]))))
+        return
+    peer, said = find_flower(asked.peer)
+    sizes = [4, 10] if asked.quick else [4, 10, 100]
+    lengths = [300_000, 1_000_000] if asked.quick else [300_000, 1_000_000, 10_000_000]
+    crowd = (100, 10, 300_000) if asked.quick else (1000, 10, 1_000_000)
+    limit = measure_limit()
+    found = {
+        "machine": {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "cryptography": cryptography.__version__,
+            "peer": said,
+        },
+        "limit": {"aes_gb_s": 1e-9 / limit.aes, "add_gb_s": 1e-9 / limit.add},
+        "masking": list(masking(sizes, lengths, limit, peer)),
+        "upload": whole_upload(10, 1_000_000, peer),
+        "protocol": list(protocol(sizes, lengths, limit)),
+        "shamir": secret_sharing(100, peer),
+        "memory": [memory(mode, *crowd) for mode in MODES],
+    }
+    if asked.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found)
+
+
+if __name__ == "__main__":
+    main()
