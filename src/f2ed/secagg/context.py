@@ -35,6 +35,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
 
     job: Annotated[str, Meta(max_length=128)]
     epoch: Count
+    """Of the keys in all-or-nothing mode; never goes back. It may be shorter than the epoch of a deal."""
     round: Count
     shard: Count
     members: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MOST_MEMBERS)]

@@ -48,7 +48,7 @@ def upload(request: AskUpload, state: State, member: Member, local: Local) -> tu
     key = state.key
     if key is None or key.context != bind_epoch(terms, member.roster):
         raise Refusal(f"no key was made for epoch {terms.epoch} with these members; ask for it first")
-    key = _pin(key, request.keys, terms, member)
+    key = _verified(key, request.keys, terms, member)
     masks = [
         keys.pair_mask(context, key.private, peer.key, member.id, peer.client)
         for peer in request.keys
@@ -67,12 +67,10 @@ def _signed(member: Member, key: EpochKey) -> SignedKey:
     return msgspec.structs.replace(message, signature=sign(member.signing_key, keys.epoch_key(key.context, message)))
 
 
-def _pin(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member: Member) -> EpochKey:
-    """Verify the members' keys the first time, and afterwards insist on the same ones."""
+def _verified(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member: Member) -> EpochKey:
+    """Verify the members' keys, unless they are the ones that were verified last."""
     seen = digest(*(part for peer in peers for part in (unsigned(peer.client), peer.key)))
-    if key.peers:
-        if key.peers != seen:
-            raise Refusal("the members' keys changed within the epoch")
+    if key.peers == seen:
         return key
     _check_keys(key, peers, terms, member)
     return msgspec.structs.replace(key, peers=seen)

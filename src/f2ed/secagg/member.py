@@ -29,8 +29,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     roster: Mapping[ClientId, bytes]
     """Everyone's public Ed25519 key, from a source that the server does not control."""
     job: str
-    shard: Callable[[int, int], Collection[ClientId]] | None = None
-    """The members of this client's shard by (epoch, round), recomputed from the plan; None trusts the server's deal."""
+    shard: Callable[[int], Collection[ClientId]] | None = None
+    """The members of this client's shard by round, recomputed from the plan; None trusts the server's deal."""
     colluders: int = 0
     """The fewest colluding members that the terms must allow for."""
     survivors: int = 3
@@ -70,8 +70,8 @@ def accept(member: Member, terms: Terms) -> None:
         raise Refusal(f"client {member.id} is not among the members of shard {terms.shard}")
     if strangers := [client for client in terms.members if client not in member.roster]:
         raise Refusal(f"client {strangers[0]} is not on the roster: nobody vouches for its key")
-    if member.shard is not None and tuple(sorted(member.shard(terms.epoch, terms.round))) != terms.members:
-        raise Refusal("the members are not those that the roster, the epoch and the seed give this client's shard")
+    if member.shard is not None and tuple(sorted(member.shard(terms.round))) != terms.members:
+        raise Refusal("the members are not those that the roster, the round and the seed give this client's shard")
     if terms.mode == "clear":
         if not member.clear:
             raise Refusal("an upload in the clear was asked for; this client only takes part in secret sums")

@@ -31,7 +31,7 @@ class EpochKey(Redacted, frozen=True):
     context: bytes
     private: bytes
     peers: bytes = b""
-    """Digest of the peers' keys that were verified; once set, other keys are refused."""
+    """Digest of the members' keys that were verified last."""
 
 
 @final
