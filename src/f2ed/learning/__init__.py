@@ -1,0 +1,44 @@
+"""Data, models, and the training of one client or of many at once (extra `train`)."""
+
+try:
+    import torch  # noqa: F401  only to say clearly that it is not there
+except ModuleNotFoundError:
+    from f2ed.errors import MissingExtra
+
+    raise MissingExtra("training", "train") from None
+
+from f2ed.learning.cohort import Cohort
+from f2ed.learning.datasets import AnyDataset, Data, Samples
+from f2ed.learning.evaluate import AttackSuccess, Evaluator, Score
+from f2ed.learning.local import ClientData, Hooks, Job, Local, Turn, hand_out
+from f2ed.learning.models import AnyModel
+from f2ed.learning.momentum import ClientMomentum, Memory
+from f2ed.learning.optimiser import Training
+from f2ed.learning.partition import AnyPartition, Partition
+from f2ed.learning.vector import Layout, flatten, layout, load
+
+__all__ = [
+    "AnyDataset",
+    "AnyModel",
+    "AnyPartition",
+    "AttackSuccess",
+    "ClientData",
+    "ClientMomentum",
+    "Cohort",
+    "Data",
+    "Evaluator",
+    "Hooks",
+    "Job",
+    "Layout",
+    "Local",
+    "Memory",
+    "Partition",
+    "Samples",
+    "Score",
+    "Training",
+    "Turn",
+    "flatten",
+    "hand_out",
+    "layout",
+    "load",
+]

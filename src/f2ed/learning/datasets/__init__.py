@@ -1,0 +1,25 @@
+"""The data sets. To add one: a file here with a frozen struct, and its name in the union below."""
+
+from f2ed.learning.datasets.archive import Archive
+from f2ed.learning.datasets.base import Data, Dataset, Samples
+from f2ed.learning.datasets.digits import Digits
+from f2ed.learning.datasets.fashion_mnist import FASHION_MNIST, FashionMnist
+from f2ed.learning.datasets.mnist import MNIST, Mnist
+from f2ed.learning.datasets.synthetic import Synthetic
+
+__all__ = [
+    "ARCHIVES",
+    "AnyDataset",
+    "Data",
+    "Dataset",
+    "Digits",
+    "FashionMnist",
+    "Mnist",
+    "Samples",
+    "Synthetic",
+]
+
+AnyDataset = Mnist | FashionMnist | Digits | Synthetic
+
+ARCHIVES: tuple[Archive, ...] = (MNIST, FASHION_MNIST)
+"""Those that are files and may have to be fetched."""

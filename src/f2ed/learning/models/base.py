@@ -1,0 +1,28 @@
+"""What a model is: a frozen setting that, called, builds an `nn.Module` with seeded weights."""
+
+from abc import abstractmethod
+
+import msgspec
+import torch
+from torch import nn
+
+from f2ed.randomness import stream
+
+__all__ = ["Model"]
+
+
+class Model(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """A classifier of images, by its settings."""
+
+    def __call__(self, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
+        """Build the module for images of `shape` (channels, height, width); the same weights for the same seed.
+
+        PyTorch's own state of random numbers is left as it was.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(stream(seed, "model").integers(2**63)))
+            return self.build(shape, classes)
+
+    @abstractmethod
+    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+        """Build the module with weights from PyTorch's current random numbers."""

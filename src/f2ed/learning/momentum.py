@@ -1,0 +1,46 @@
+"""Client momentum (Karimireddy, He and Jaggi 2021): a client sends the average of its updates over time.
+
+Averaging over time shrinks the spread among honest clients, in which attackers hide.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import torch
+from torch import Tensor
+
+from f2ed.errors import ConfigError
+
+__all__ = ["ClientMomentum", "Memory"]
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What each client has sent last, `[clients, d]`, and which of them have sent anything yet."""
+
+    averages: Tensor
+    seen: Tensor
+
+    @classmethod
+    def empty(cls, clients: int, dimension: int, device: str | torch.device = "cpu") -> "Memory":
+        """Return the memory before the first round."""
+        return cls(
+            torch.zeros(clients, dimension, device=device), torch.zeros(clients, dtype=torch.bool, device=device)
+        )
+
+
+class ClientMomentum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Send m ← beta·m + (1 - beta)·update; the first time, the update itself."""
+
+    beta: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.9
+
+    def __call__(self, updates: Tensor, clients: Sequence[int], memory: Memory) -> tuple[Tensor, Memory]:
+        """Return what the clients send for their updates, and the memory afterwards; the one given stays as it is."""
+        if len(updates) != len(clients):
+            raise ConfigError(f"{len(updates)} updates came for {len(clients)} clients; one each is wanted")
+        rows = torch.as_tensor(list(clients), device=updates.device)
+        beta = self.beta * memory.seen[rows].to(updates.dtype).unsqueeze(1)
+        sent = beta * memory.averages[rows] + (1 - beta) * updates
+        return sent, Memory(memory.averages.index_copy(0, rows, sent), memory.seen.index_fill(0, rows, value=True))

@@ -1,0 +1,175 @@
+"""Deal the training samples out to the clients; no sample goes to two."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from f2ed.errors import ConfigError
+from f2ed.randomness import stream
+
+__all__ = ["AnyPartition", "Assigned", "Dirichlet", "Iid", "LabelsPerClient", "Partition", "Partitioner"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The sample numbers of each client, and the label of every sample."""
+
+    rows: tuple[Indices, ...]
+    labels: Indices
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of samples of each client."""
+        return [len(rows) for rows in self.rows]
+
+    @property
+    def histograms(self) -> list[list[int]]:
+        """For each client, how many samples it has of each label."""
+        classes = int(self.labels.max()) + 1
+        return [np.bincount(self.labels[rows], minlength=classes).tolist() for rows in self.rows]
+
+
+class Partitioner(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """A way to deal samples out, by its settings."""
+
+    def __call__(self, labels: NDArray[np.integer], clients: int, seed: int) -> Partition:
+        """Deal the samples with these labels to `clients` clients: the same deal for the same seed."""
+        if not 1 <= clients <= len(labels):
+            raise ConfigError(f"{len(labels)} samples cannot serve {clients} clients; ask for 1 to {len(labels)}")
+        every = np.asarray(labels, dtype=np.int64)
+        return Partition(tuple(self.deal(every, clients, stream(seed, "partition"))), every)
+
+    @abstractmethod
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Return the sample numbers of each client."""
+
+
+class Iid(Partitioner, frozen=True, tag="iid"):
+    """Every client has as many samples as the next, drawn at random; the remainder (fewer than clients) is unused."""
+
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Cut one shuffle into equal pieces."""
+        size = len(labels) // clients
+        return list(rng.permutation(len(labels))[: size * clients].reshape(clients, size))
+
+
+class LabelsPerClient(Partitioner, frozen=True, tag="labels-per-client"):
+    """Every client has exactly `labels` labels, drawn at random, and as many samples as the next.
+
+    A label is given to as many clients as any other, to within one, and each client takes the same
+    number of each of its labels; so the rarest label decides how many samples are used.
+    """
+
+    labels: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Give out labels first, then equal portions of each."""
+        present, counts = np.unique(labels, return_counts=True)
+        if self.labels > len(present):
+            raise ConfigError(f"{self.labels} labels per client were asked for, but the data have {len(present)}")
+        chosen = _draw_labels(len(present), self.labels, clients, rng)
+        takers = np.bincount(chosen.ravel(), minlength=len(present))
+        portion = int((counts[takers > 0] // takers[takers > 0]).min())
+        if portion == 0:
+            raise ConfigError(
+                f"{len(labels)} samples are too few for {clients} clients with {self.labels} labels each: "
+                "one label has more takers than samples; ask for fewer clients or labels"
+            )
+        piles = [rng.permutation(np.flatnonzero(labels == label)) for label in present]
+        taken = np.zeros(len(present), dtype=np.int64)
+        dealt = []
+        for mine in chosen:
+            parts = [piles[label][taken[label] : taken[label] + portion] for label in mine]
+            taken[mine] += portion
+            dealt.append(rng.permutation(np.concatenate(parts)))
+        return dealt
+
+
+class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
+    """Each label is split among the clients in proportions drawn from a Dirichlet(alpha) (Hsu et al. 2019).
+
+    A small alpha gives clients of few labels and very different sizes. Deals in which a client has
+    fewer than `least` samples are drawn again, a hundred times at most.
+    """
+
+    alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.5
+    least: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Cut each label's pile at the cumulated proportions."""
+        for _ in range(100):
+            owner = np.empty(len(labels), dtype=np.int64)
+            for label in np.unique(labels):
+                pile = rng.permutation(np.flatnonzero(labels == label))
+                cuts = (np.cumsum(rng.dirichlet(np.full(clients, self.alpha)))[:-1] * len(pile)).astype(np.int64)
+                owner[pile] = np.searchsorted(cuts, np.arange(len(pile)), side="right")
+            sizes = np.bincount(owner, minlength=clients)
+            if sizes.min() >= self.least:
+                order = rng.permutation(len(labels))
+                by_owner = order[np.argsort(owner[order], kind="stable")]
+                return np.split(by_owner, np.cumsum(sizes)[:-1])
+        raise ConfigError(
+            f"a hundred draws with alpha = {self.alpha:g} each left one of {clients} clients with fewer than "
+            f"{self.least} samples; raise alpha, or ask for fewer clients"
+        )
+
+
+class Assigned(Partitioner, frozen=True, tag="assigned"):
+    """Your own assignment: a JSON `file` that holds one list of sample numbers per client, or the lists themselves."""
+
+    file: str = ""
+    clients: tuple[tuple[int, ...], ...] = ()
+
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:  # noqa: ARG002  nothing is drawn
+        """Check what was given: right number of clients, none empty, every number valid and used once."""
+        lists = self._lists()
+        if len(lists) != clients:
+            raise ConfigError(f"the assignment has {len(lists)} clients, the experiment {clients}; make them agree")
+        dealt = [np.asarray(rows, dtype=np.int64) for rows in lists]
+        if empty := [client for client, rows in enumerate(dealt) if not len(rows)]:
+            raise ConfigError(f"the assignment leaves client {empty[0]} without samples; give it some or leave it out")
+        every = np.concatenate(dealt)
+        if every.min() < 0 or every.max() >= len(labels):
+            wrong = int(every[(every < 0) | (every >= len(labels))][0])
+            raise ConfigError(f"the assignment names sample {wrong}; the data have samples 0 to {len(labels) - 1}")
+        numbers, uses = np.unique(every, return_counts=True)
+        if uses.max() > 1:
+            twice = int(numbers[uses.argmax()])
+            raise ConfigError(f"the assignment gives sample {twice} out {uses.max()} times; once is the most")
+        return dealt
+
+    def _lists(self) -> tuple[tuple[int, ...], ...]:
+        if bool(self.file) == bool(self.clients):
+            raise ConfigError("an assignment needs either `file` or `clients`, one of the two")
+        if not self.file:
+            return self.clients
+        try:
+            return msgspec.json.decode(Path(self.file).read_bytes(), type=tuple[tuple[int, ...], ...])
+        except OSError as missing:
+            raise ConfigError(f"the assignment {self.file} cannot be read: {missing.strerror}") from None
+        except msgspec.DecodeError as wrong:
+            raise ConfigError(f"{self.file} must be a JSON list of lists of sample numbers: {wrong}") from None
+
+
+AnyPartition = Iid | LabelsPerClient | Dirichlet | Assigned
+
+
+def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator) -> Indices:
+    """Return `[clients, each]` distinct labels, every label used as often as the others to within one.
+
+    Each client takes the labels used least so far, ties broken at random; this keeps the counts
+    within one of each other at every step.
+    """
+    uses = np.zeros(labels, dtype=np.int64)
+    chosen = np.empty((clients, each), dtype=np.int64)
+    for client in range(clients):
+        chosen[client] = np.lexsort((rng.random(labels), uses))[:each]
+        uses[chosen[client]] += 1
+    return chosen[rng.permutation(clients)]

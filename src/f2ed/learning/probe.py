@@ -1,0 +1,49 @@
+"""Find out what a model allows, by trying it on a few samples."""
+
+import torch
+from torch import Tensor, nn
+
+from f2ed.learning.gradients import Gradients
+from f2ed.learning.local import ClientData, Local
+from f2ed.learning.vector import flatten
+
+__all__ = ["disagreement", "draws_lots", "has_convolutions"]
+
+_RELATIVE, _ABSOLUTE = 1e-3, 2e-5
+
+
+def has_convolutions(model: nn.Module) -> bool:
+    """Say whether any layer convolves."""
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    return any(isinstance(module, kinds) for module in model.modules())
+
+
+def draws_lots(local: Local, data: ClientData) -> bool:
+    """Say whether the model draws random numbers while it trains: the same images give other scores."""
+    images = data.samples.images[:2]
+    local.load(flatten(local.model))
+    with torch.no_grad():
+        return not torch.equal(local.model(images), local.model(images))
+
+
+def disagreement(gradients: Gradients, local: Local, start: Tensor, data: ClientData) -> str | None:
+    """Compare the gradients of two clients, one with a padded batch, with the reference; return what is wrong.
+
+    The reference's batches are 3 and 2 samples, repeated if the client has fewer.
+    """
+    few = torch.arange(5, device=data.rows.device) % len(data)
+    images, labels = data.pool[data.rows[few]], data.labels[few]
+    trained = len(local.weights)
+    weights = torch.stack((start[:trained], start[:trained] * 1.01))
+    taken = torch.tensor([[0, 1, 2], [3, 4, 4]], device=few.device)
+    shares = torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]], device=few.device)
+    try:
+        found = gradients(weights, start[trained:], images[taken], labels[taken], shares)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as refused:
+        return str(refused).strip().splitlines()[0]
+    for row, batch in enumerate((slice(0, 3), slice(3, 5))):
+        local.load(torch.cat((weights[row], start[trained:])))
+        _, wanted = local.loss_and_gradient(images[batch], labels[batch])
+        if not torch.allclose(found[row], wanted, rtol=_RELATIVE, atol=_ABSOLUTE):
+            return f"its gradients differ by up to {float((found[row] - wanted).abs().max()):.2g}"
+    return None

@@ -1,0 +1,105 @@
+"""What the flat vector of a model is: its parameters, then its floating buffers (BatchNorm's statistics).
+
+Integer buffers, such as BatchNorm's count of batches, are not sent: they do not average.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from f2ed.errors import ConfigError
+
+__all__ = ["Layout", "bind", "flatten", "layout", "load"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tensors of a vector, in order: names, shapes, and how many of them are parameters."""
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+    parameters: int
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of coordinates of each tensor."""
+        return tuple(shape.numel() for shape in self.shapes)
+
+    @property
+    def dimension(self) -> int:
+        """The length d of the vector."""
+        return sum(self.sizes)
+
+    @property
+    def trained(self) -> int:
+        """The number of leading coordinates that are parameters; what follows are buffers."""
+        return sum(self.sizes[: self.parameters])
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return each tensor as a view into `vector`; nothing is copied."""
+        parts = vector.split_with_sizes(self.sizes)
+        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+
+def layout(model: nn.Module) -> Layout:
+    """Return the layout of a model's vector; tensors that are shared appear once."""
+    tensors = _tensors(model)
+    return Layout(tuple(tensors), tuple(t.shape for t in tensors.values()), len(dict(model.named_parameters())))
+
+
+def flatten(model: nn.Module) -> Tensor:
+    """Return a copy of the model as one vector `[d]`."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in _tensors(model).values()])
+
+
+def load(model: nn.Module, vector: Tensor) -> None:
+    """Copy a vector into the model."""
+    shape = layout(model)
+    if vector.shape != (shape.dimension,):
+        raise ConfigError(f"the vector has shape {tuple(vector.shape)}, the model wants ({shape.dimension},)")
+    with torch.no_grad():
+        for tensor, part in zip(_tensors(model).values(), vector.split_with_sizes(shape.sizes), strict=True):
+            tensor.copy_(part.view(tensor.shape))
+
+
+def bind(model: nn.Module, *, channels_last: bool = False) -> tuple[Tensor, Tensor]:
+    """Move the model's tensors into one new vector, and its gradients into another; return both.
+
+    One operation on the two is then a whole step of an optimiser; the gradient has only the trained
+    coordinates. With `channels_last` the kernels of convolutions lie in that order within their part,
+    so that the vector is not the one of `flatten`: read and write it through the model.
+    """
+    shape = layout(model)
+    vector = torch.empty(shape.dimension, device=flatten(model).device)
+    gradient = torch.zeros_like(vector[: shape.trained])
+    for part, tensor in zip(vector.split_with_sizes(shape.sizes), _tensors(model).values(), strict=True):
+        view = _view(part, tensor.shape, channels_last=channels_last)
+        # Setting .data keeps the tensor itself, so that modules that share one still do.
+        tensor.data = view.copy_(tensor.detach())
+    for part, parameter in zip(
+        gradient.split_with_sizes(shape.sizes[: shape.parameters]), model.parameters(), strict=True
+    ):
+        parameter.grad = _view(part, parameter.shape, channels_last=channels_last)
+    return vector, gradient
+
+
+def _view(part: Tensor, shape: torch.Size, *, channels_last: bool) -> Tensor:
+    """Return a part of a vector in the shape of a tensor; nothing is copied."""
+    if not channels_last or len(shape) != 4:
+        return part.view(shape)
+    outputs, inputs, height, width = shape
+    return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of the vector by name, in its order."""
+    buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
+    tensors = {**dict(model.named_parameters()), **buffers}
+    if not tensors:
+        raise ConfigError("the model has no parameters: there is nothing to train")
+    if other := {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32}:
+        name, dtype = next(iter(other.items()))
+        raise ConfigError(f"the model's {name} is {dtype}; updates are float32, so call .float() on the model")
+    return tensors
