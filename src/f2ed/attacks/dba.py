@@ -1,0 +1,84 @@
+"""DBA, the distributed backdoor (Xie et al., ICLR 2020)."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks.base import Variant
+from f2ed.attacks.crew import Crew
+from f2ed.attacks.goal import Palette
+from f2ed.attacks.scene import Scene
+from f2ed.attacks.triggers import Bars, Box
+from f2ed.estimators.gram import like
+
+__all__ = ["DBA"]
+
+_KINDS = 4
+Flags = npt.NDArray[np.bool_]
+
+
+class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
+    """Split the trigger into four bars, one for each kind of malicious client, and measure the four together.
+
+    By default all attack in every round. With `rounds`, the first kind attacks in the first round named alone,
+    the second in the second, and so on, and they train honestly otherwise: the inventors' single shot, for which they
+    boost. The authors' variant poisons half of the images for 20 epochs and measures the last
+    bar alone, since the whole trigger is never painted in their code.
+    """
+
+    trigger: Bars = Bars()
+    rounds: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=_KINDS)] | None = None
+    variant: Variant = "inventors"
+
+    def __post_init__(self) -> None:
+        # A ValueError here reaches the reader of an experiment file with its path.
+        if self.rounds and self.shard_aware:
+            raise ValueError("dba: rounds name single clients' turns, so they need shard_aware = false")
+
+    def as_run(self) -> "DBA":
+        """Fix what the authors' code fixes."""
+        return self if self.variant == "inventors" else msgspec.structs.replace(self, share=0.5, epochs=20, rounds=None)
+
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:
+        """Return one bar for an attacker, and all of them to measure."""
+        bars = self.trigger.boxes(images)
+        if rank is None:
+            return bars if self.variant == "inventors" else bars[-1:]
+        return [bars[rank % _KINDS]]
+
+    def shade(self, palette: Palette) -> float:
+        """Paint before the normalisation."""
+        return palette.shade(self.trigger.value)
+
+    def train(self, crew: Crew) -> Array:
+        """Train on the poisoned data those whose round it is, and the others as the honest do."""
+        active = self._active(crew.round, len(crew.malicious))
+        if not active.any():
+            return crew.train(crew.data)
+        poisoned = super().train(crew)
+        if active.all():
+            return poisoned
+        honest = crew.train(crew.data)
+        return namespace(honest).where(_column(active, honest), poisoned, honest)
+
+    def craft(self, scene: Scene) -> Array:
+        """Boost what those send whose round it is."""
+        if self.shard_aware:
+            return super().craft(scene)
+        active = self._active(scene.view.round, scene.view.m)
+        return namespace(scene.own).where(_column(active, scene.own), super().craft(scene), scene.own)
+
+    def _active(self, current: int, malicious: int) -> Flags:
+        rounds = self.as_run().rounds
+        if rounds is None:
+            return np.ones(malicious, bool)
+        return np.array([kind < len(rounds) and rounds[kind] == current for kind in np.arange(malicious) % _KINDS])
+
+
+def _column(flags: Flags, rows: Array) -> Array:
+    return like(rows, flags.astype(np.float64))[:, None] > 0

@@ -1,0 +1,24 @@
+"""Gaussian noise instead of an update."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from f2ed.arrays import Array
+from f2ed.attacks.base import Attack
+from f2ed.attacks.scene import Scene
+
+__all__ = ["Gaussian"]
+
+
+class Gaussian(Attack, frozen=True, tag="gaussian"):
+    """Send independent normal numbers of this `mean` and standard deviation `std`."""
+
+    mean: float = 0.0
+    std: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
+
+    def craft(self, scene: Scene) -> Array:
+        """Draw anew for each row."""
+        draws = scene.view.rng.standard_normal((scene.m, scene.d), np.float32)
+        return scene.like(draws) * self.std + self.mean

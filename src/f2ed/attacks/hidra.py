@@ -1,0 +1,55 @@
+"""HIDRA (Choudhary et al., IEEE S&P 2024), the attack on filters that work in sections of the vector."""
+
+from itertools import accumulate, pairwise
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from f2ed.arrays import Array
+from f2ed.attacks.base import Attack, Positive
+from f2ed.attacks.directions import gram_of, unit
+from f2ed.attacks.scene import Scene
+from f2ed.attacks.view import View
+from f2ed.estimators.rows import Matrix
+
+__all__ = ["HIDRA", "distance"]
+
+
+class HIDRA(Attack, frozen=True, tag="hidra"):
+    """Stand against the mean, in every section, as far as the filter's slack lets all malicious rows pass at once.
+
+    `sections` is the length of a section, cut anew in each parameter tensor; None takes the whole vector at
+    once, which is the attack to use on a filter that has no sections. `tau` is the filter's bound on the variance;
+    without it, the largest variance of the section before the attack: the best that a defender could know.
+    `slack` is the factor over tau at which the filter stops, √20 in the authors' code.
+    """
+
+    sections: Annotated[int, msgspec.Meta(ge=1)] | None = 1000
+    tau: Positive | None = None
+    slack: Annotated[float, msgspec.Meta(gt=1.0)] = 20**0.5
+
+    def craft(self, scene: Scene) -> Array:
+        """Send the same to all."""
+        sent = scene.before.mean(0)
+        for low, high in pairwise(_cuts(scene.view, self.sections)):
+            tau = _largest_variance(scene.before[:, low:high]) if self.tau is None else self.tau
+            section = sent[low:high]
+            section -= distance(scene.epsilon, tau, self.slack) * unit(section)
+        return sent
+
+
+def distance(epsilon: float, tau: float, slack: float) -> float:
+    """Return how far from the mean a share epsilon of the rows may stand together without being filtered."""
+    return float(np.sqrt((slack - 1) * tau / (epsilon**2 + (1 - epsilon) ** 2 * epsilon)))
+
+
+def _cuts(view: View, size: int | None) -> list[int]:
+    if size is None:
+        return [0, sum(view.tensors)]
+    borders = pairwise(accumulate(view.tensors, initial=0))
+    return [*(cut for low, high in borders for cut in range(low, high, size)), sum(view.tensors)]
+
+
+def _largest_variance(rows: Array) -> float:
+    return float(np.linalg.eigvalsh(gram_of(Matrix(rows).squares))[-1]) / len(rows)

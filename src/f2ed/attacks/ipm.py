@@ -1,0 +1,22 @@
+"""Inner-product manipulation (Xie, Koyejo and Gupta, UAI 2019)."""
+
+from f2ed.arrays import Array
+from f2ed.attacks.base import Attack, Positive, Variant
+from f2ed.attacks.scene import Scene
+
+__all__ = ["IPM"]
+
+
+class IPM(Attack, frozen=True, tag="ipm"):
+    """Send the honest mean turned round, times `scale`.
+
+    Below (1 - ε)/ε it cannot turn a plain mean round: a small scale is aimed at Krum and medians. The
+    authors' variant divides the honest sum by the number of all rows, which is a scale of 1 - ε.
+    """
+
+    scale: Positive = 0.1
+    variant: Variant = "inventors"
+
+    def craft(self, scene: Scene) -> Array:
+        """Send the same to all."""
+        return -(1 - scene.epsilon if self.variant == "authors" else self.scale) * scene.mean

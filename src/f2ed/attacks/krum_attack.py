@@ -1,0 +1,114 @@
+"""KA, the attack on Krum (Fang et al., USENIX Security 2020).
+
+The crafted row is -λ times the signs of the way the model goes, with the largest λ at which Krum still
+chooses it, found by halving. Distances from it are quadratics in λ: after one pass over the honest rows a step of the
+search costs n², whatever the dimension.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.base import Attack, Positive, Variant
+from f2ed.attacks.scene import Scene
+from f2ed.estimators.gram import to_numpy
+from f2ed.estimators.krum import krum_scores
+from f2ed.estimators.rows import Matrix
+
+__all__ = ["KA"]
+
+Vector = npt.NDArray[np.float64]
+
+
+class KA(Attack, frozen=True, tag="ka"):
+    """Send what Krum chooses as far as possible against the way the model goes, and accomplices beside it.
+
+    Where no λ above `threshold` is chosen, the malicious clients give up and send what they trained. With partial
+    knowledge they try it out among their own updates, with one crafted row, then two, and so on. The
+    authors' variant searches each parameter tensor by itself from λ = 1 down to 1e-8, supposes that Krum fears one
+    row and adds up plain distances, and sends the result of the search even if it failed.
+    """
+
+    threshold: Positive = 1e-5
+    variant: Variant = "inventors"
+
+    def craft(self, scene: Scene) -> Array:
+        """Search, then surround the crafted row by the accomplices."""
+        if self.variant == "authors":
+            return -_per_tensor(scene) * scene.heading
+        found = self._search(scene)
+        if found is None:
+            return scene.own
+        e = 1e-5 / scene.d
+        offsets = scene.view.rng.uniform(-e, e, (scene.m, scene.d))
+        offsets[0] = 0
+        return scene.like(offsets) - found * scene.heading
+
+    def _search(self, scene: Scene) -> float | None:
+        contest = _Contest.between(scene.honest, scene.heading)
+        crowds = range(1, scene.m + 1) if self.knowledge == "partial" else [scene.m]
+        for crafted in crowds:
+            start = contest.upper_bound(crafted)
+            for factor in _halved(start, self.threshold):
+                if contest.won(factor, crafted, feared=crafted):
+                    return factor
+        return None
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """Honest rows against copies of -λ s: all that Krum needs to know of them."""
+
+    squares: Vector
+    lengths: Vector
+    along: Vector
+    size: int
+    """The squared length of s: how many of its coordinates are not zero."""
+
+    @classmethod
+    def between(cls, honest: Array, heading: Array) -> Self:
+        lengths = to_numpy(namespace(honest).einsum("ij,ij->i", honest, honest)).astype(np.float64)
+        along = to_numpy(honest @ heading).astype(np.float64)
+        return cls(Matrix(honest).squares, lengths, along, int((heading != 0).sum()))
+
+    def upper_bound(self, crafted: int) -> float:
+        """Return the λ beyond which Krum cannot choose the crafted row, if it can withstand so many at all."""
+        honest = len(self.squares)
+        gap = max(honest + crafted - 2 * crafted - 1, 1)
+        nearest = np.sqrt(self.squares).sum(1).min() / gap
+        return float((nearest + np.sqrt(self.lengths.max())) / np.sqrt(max(self.size, 1)))
+
+    def won(self, factor: float, crafted: int, *, feared: int, squared: bool = True) -> bool:
+        """Say whether Krum chooses a crafted row; one of them comes first, so it wins a tie."""
+        n = crafted + len(self.squares)
+        apart = np.zeros((n, n))
+        apart[crafted:, crafted:] = self.squares
+        far = np.maximum(self.lengths + 2 * factor * self.along + factor**2 * self.size, 0)
+        apart[:crafted, crafted:] = far
+        apart[crafted:, :crafted] = far[:, None]
+        # Where more rows are malicious than Krum can withstand, it is run with the most that it can.
+        feared = max(min(feared, (n - 3) // 2), 0)
+        return int(np.argmin(krum_scores(apart if squared else np.sqrt(apart), feared))) < crafted
+
+
+def _halved(start: float, end: float) -> Iterator[float]:
+    while start > end:
+        yield start
+        start /= 2
+
+
+def _per_tensor(scene: Scene) -> Array:
+    """Search each tensor as the authors do; return the λ of every coordinate."""
+    factors = np.empty(scene.d)
+    for low, high in pairwise(accumulate(scene.view.tensors, initial=0)):
+        contest = _Contest.between(scene.honest[:, low:high], scene.heading[low:high])
+        tried = 1.0
+        while tried >= 1e-8 and not contest.won(tried, scene.m, feared=1, squared=False):
+            tried /= 2
+        factors[low:high] = tried
+    return scene.like(factors)

@@ -1,0 +1,42 @@
+"""Label flipping: honest training on wrong labels."""
+
+from typing import Annotated
+
+import msgspec
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.base import Attack
+from f2ed.attacks.crew import Crew
+from f2ed.attacks.goal import Examples
+from f2ed.attacks.view import Knowledge
+from f2ed.errors import ConfigError
+
+__all__ = ["LabelFlip"]
+
+Label = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class LabelFlip(Attack, frozen=True, tag="label-flip"):
+    """Train on data whose labels y are turned into classes - 1 - y; or only `source` into `target`."""
+
+    source: Label | None = None
+    target: Label | None = None
+    knowledge: Knowledge = "partial"
+
+    def __post_init__(self) -> None:
+        # A ValueError here reaches the reader of an experiment file with its path.
+        if (self.source is None) != (self.target is None):
+            raise ValueError("label-flip: give both source and target, or neither to flip all labels")
+
+    def train(self, crew: Crew) -> Array:
+        """Train as the others do."""
+        return crew.train([Examples(data.images, self.flipped(data.labels, crew.classes)) for data in crew.data])
+
+    def flipped(self, labels: Array, classes: int) -> Array:
+        """Return the wrong labels."""
+        if self.source is None or self.target is None:
+            return classes - 1 - labels
+        if max(self.source, self.target) >= classes:
+            raise ConfigError(f"label-flip: {self.source} to {self.target}, but the labels end at {classes - 1}")
+        xp = namespace(labels)
+        return xp.where(labels == self.source, xp.full_like(labels, self.target), labels)

@@ -1,0 +1,36 @@
+"""Mimic (Karimireddy, He and Jaggi, ICLR 2022)."""
+
+import numpy as np
+
+from f2ed.arrays import Array
+from f2ed.attacks.base import Attack
+from f2ed.attacks.directions import gram_of
+from f2ed.attacks.scene import Scene
+from f2ed.errors import ConfigError
+from f2ed.estimators.spectrum import widest
+from f2ed.sharding import ClientId
+
+__all__ = ["Mimic"]
+
+
+class Mimic(Attack, frozen=True, tag="mimic"):
+    """Copy one honest client, so that its data count for more; hurts only where clients differ.
+
+    The client copied is the one that sticks out most along the direction of largest variance of this
+    round. The inventors choose it once, after a round of warm-up: name a `client` to hold to one.
+    """
+
+    client: ClientId | None = None
+
+    def __post_init__(self) -> None:
+        # A ValueError here reaches the reader of an experiment file with its path.
+        if self.client is not None and (self.shard_aware or self.knowledge == "partial"):
+            raise ValueError('mimic: a named client needs knowledge = "full" and shard_aware = false')
+
+    def craft(self, scene: Scene) -> Array:
+        """Send the copied row."""
+        if self.client is None:
+            return scene.honest[int(np.argmax(widest(gram_of(scene.squares), np.ones(len(scene.squares))).scores))]
+        if self.client not in scene.view.honest:
+            raise ConfigError(f"mimic: client {self.client} is not an honest client; name one that is")
+        return scene.honest[scene.view.honest.index(self.client)]

@@ -1,0 +1,97 @@
+"""MPA, targeted model poisoning by alternating minimisation (Bhagoji et al., ICML 2019)."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.base import Attack, Positive, Variant
+from f2ed.attacks.boost import Boost, boosts
+from f2ed.attacks.crew import Crew, Pull, Schedule
+from f2ed.attacks.goal import Exam, Examples, Goal
+from f2ed.attacks.view import Knowledge
+from f2ed.errors import ConfigError
+from f2ed.estimators.gram import like
+
+__all__ = ["MPA"]
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
+    """Make the model mistake a few chosen test images, while the update stays near an honest one.
+
+    The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
+    own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
+    labels, boosted. Success is the share of the `images` that get the wrong label wanted.
+
+    The authors' variant knows no honest reference: it trains on the chosen images, and holds to a point a tenth of
+    that way in the other direction; it takes one pass over its own data, then many over the chosen images, boosted
+    by 2; and these images are shown with rows and columns exchanged.
+    """
+
+    knowledge: Knowledge = "partial"
+    images: Count = 10
+    boost: Boost = "replacement"
+    rho: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-4
+    benign_steps: Count = 10
+    epochs: Count | None = None
+    lr: Positive | None = None
+    variant: Variant = "inventors"
+
+    def goal(self, exam: Exam) -> Goal:
+        """Draw test images, and a wrong label for each."""
+        labels = exam.test.labels
+        if self.images > len(labels):
+            raise ConfigError(f"mpa: {self.images} images asked for, but the test set has {len(labels)}; ask for fewer")
+        chosen = np.sort(exam.rng.permutation(len(labels))[: self.images])
+        away = exam.rng.integers(1, exam.classes, self.images)
+        wanted = (labels[chosen] + _as_labels(away, labels)) % exam.classes
+        images = exam.test.images[chosen]
+        if self.variant == "authors":
+            images = namespace(images).swapaxes(images, -1, -2)
+        return Goal(images, wanted, wanted != labels[chosen])
+
+    def train(self, crew: Crew) -> Array:
+        """Return the update with its boost in it."""
+        if crew.goal is None:
+            raise ConfigError("mpa trains on the images of its goal; ask it for one at the start of the run")
+        lure = [Examples(crew.goal.images, crew.goal.wanted)] * len(crew.data)
+        return self._as_authors(crew, lure) if self.variant == "authors" else self._alternate(crew, lure)
+
+    def _alternate(self, crew: Crew, lure: list[Examples]) -> Array:
+        anchor = Pull(self.rho, crew.model + crew.train(crew.data))
+        factors = boosts(self.boost, crew.shards, crew.malicious, shard_aware=self.shard_aware)
+        once = Schedule(epochs=1, lr=self.lr)
+        one_step = Schedule(epochs=1, lr=self.lr, batch=self.images)
+        here = anchor.centre * 0 + crew.model
+        for _ in range(self.epochs or crew.honest.epochs or 1):
+            for part in _in_parts(crew, self.benign_steps * (crew.honest.batch or 1)):
+                here = here + crew.train(part, schedule=once, start=here, pull=anchor)
+                here = here + like(here, factors)[:, None] * crew.train(lure, schedule=one_step, start=here)
+        return here - crew.model
+
+    def _as_authors(self, crew: Crew, lure: list[Examples]) -> Array:
+        back = crew.model - crew.train(lure) / 10
+        here = crew.model + crew.train(crew.data, schedule=Schedule(epochs=1), pull=Pull(2e-3, back))
+        passes = min(len(data.labels) for data in crew.data) // self.images + 1
+        return here - crew.model + 2 * crew.train(lure, schedule=Schedule(epochs=passes), start=here)
+
+
+def _in_parts(crew: Crew, size: int) -> list[list[Examples]]:
+    """Cut every client's data, in a new order, into as many parts as the smallest one gives of this size."""
+    parts = max(min(len(data.labels) for data in crew.data) // size, 1)
+    orders = [np.array_split(crew.rng.permutation(len(data.labels)), parts) for data in crew.data]
+    return [
+        [
+            Examples(data.images[order[part]], data.labels[order[part]])
+            for data, order in zip(crew.data, orders, strict=True)
+        ]
+        for part in range(parts)
+    ]
+
+
+def _as_labels(numbers: npt.NDArray[np.int64], labels: Array) -> Array:
+    return numbers.astype(labels.dtype) if isinstance(labels, np.ndarray) else labels.new_tensor(numbers)

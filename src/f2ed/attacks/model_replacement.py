@@ -1,0 +1,52 @@
+"""MRA, a backdoor by model replacement (Bagdasaryan et al., AISTATS 2020)."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from f2ed.arrays import Array
+from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks.base import Variant
+from f2ed.attacks.boost import Boost
+from f2ed.attacks.crew import Crew, Pull
+from f2ed.attacks.goal import Palette
+from f2ed.attacks.triggers import Box, Square
+
+__all__ = ["MRA"]
+
+
+class MRA(Backdoor, frozen=True, kw_only=True, tag="mra"):
+    """Train a model with a backdoor and send it so large that the mean of all updates becomes that model.
+
+    `alpha` below 1 weighs the loss by alpha and adds 1 - alpha times half the squared distance from the global model,
+    so as to look less strange. The authors' variant replaces no model: nothing is scaled, every image of a malicious
+    client is poisoned, the target is 0, and the square of 5 x 5 has the number 0 *after* normalisation, hardly
+    visible on MNIST and mostly black on black on Fashion-MNIST.
+    """
+
+    trigger: Square = Square()
+    boost: Boost = "replacement"
+    alpha: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
+    variant: Variant = "inventors"
+
+    def as_run(self) -> "MRA":
+        """Fix what the authors' code fixes."""
+        if self.variant == "inventors":
+            return self
+        return msgspec.structs.replace(self, trigger=Square(size=5), boost=1.0, share=1.0, target=0, alpha=1.0)
+
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  all paint the same
+        """Return the square."""
+        return self.as_run().trigger.boxes(images)
+
+    def shade(self, palette: Palette) -> float:
+        """Paint before the normalisation, or after it as the authors do."""
+        return 0.0 if self.variant == "authors" else palette.shade(self.trigger.value)
+
+    def train(self, crew: Crew) -> Array:
+        """Train on the poisoned data, near the global model if asked to."""
+        alpha = self.as_run().alpha
+        # The optimiser sees the loss divided by alpha, so that its first term keeps its weight.
+        pull = None if alpha == 1 else Pull((1 - alpha) / alpha, crew.model)
+        return crew.train(self.poison(crew), schedule=self.schedule, pull=pull)

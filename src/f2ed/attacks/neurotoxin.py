@@ -1,0 +1,61 @@
+"""Neurotoxin, a backdoor in the weights that honest clients hardly move (Zhang et al., ICML 2022)."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks.base import Positive
+from f2ed.attacks.crew import Crew, Schedule
+from f2ed.attacks.goal import Palette
+from f2ed.attacks.triggers import Box, Square
+
+__all__ = ["Neurotoxin", "quiet"]
+
+
+class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
+    """Train the backdoor into the share `ratio` of the weights that clean data move least, so that it lasts.
+
+    The gradient is that of the client's own clean data at the global model. `radius` bounds the length of
+    the update before any boost.
+    """
+
+    trigger: Square = Square()
+    ratio: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
+    radius: Positive | None = None
+
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  all paint the same
+        """Return the square."""
+        return self.trigger.boxes(images)
+
+    def shade(self, palette: Palette) -> float:
+        """Paint before the normalisation."""
+        return palette.shade(self.trigger.value)
+
+    def train(self, crew: Crew) -> Array:
+        """Look for the quiet weights, train them, and shorten the result."""
+        everything = max(len(data.labels) for data in crew.data)
+        one_step = Schedule(epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch=everything)
+        slope = crew.train(crew.data, schedule=one_step)
+        update = crew.train(self.poison(crew), schedule=self.schedule, mask=quiet(slope, self.ratio))
+        return update if self.radius is None else _within(update, self.radius)
+
+
+def quiet(slopes: Array, ratio: float) -> Array:
+    """Return, row by row, which share of the coordinates has the smallest magnitude; ties count as small."""
+    sizes = abs(slopes)
+    kept = max(round(ratio * sizes.shape[1]), 1)
+    if isinstance(sizes, np.ndarray):
+        limits = np.partition(sizes, kept - 1, axis=1)[:, kept - 1 : kept]
+    else:
+        limits = sizes.kthvalue(kept, dim=1, keepdim=True).values
+    return sizes <= limits
+
+
+def _within(update: Array, radius: float) -> Array:
+    xp = namespace(update)
+    lengths = xp.sqrt(xp.einsum("ij,ij->i", update, update))[:, None]
+    return update * xp.where(lengths > radius, radius / lengths, xp.ones_like(lengths))

@@ -1,0 +1,81 @@
+"""The adaptive attack that tries the estimator in use before it sends (as in Shejwalkar and Houmansadr, NDSS 2021)."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.arrays import Array, namespace
+from f2ed.attacks.base import Attack
+from f2ed.attacks.directions import Direction, gram_of, perturbation, unit
+from f2ed.attacks.scene import Scene
+from f2ed.estimators import GramRule
+
+__all__ = ["Oracle"]
+
+_REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from their mean
+
+
+class Oracle(Attack, frozen=True, tag="oracle"):
+    """Stand together beside the honest mean, at the distance that moves the estimator in use farthest.
+
+    It tries `points` distances along one `direction` and keeps the best. For rules on the Gram matrix a trial does not
+    touch the vectors; any other costs one estimate each. It aims at the rows the estimator sees, so it knows the
+    shards by default.
+    With partial knowledge its own updates, repeated, stand in for the honest rows.
+    """
+
+    direction: Direction = "mean"
+    points: Annotated[int, msgspec.Meta(ge=2)] = 16
+    shard_aware: bool = True
+
+    def craft(self, scene: Scene) -> Array:
+        """Send the same to all."""
+        step = unit(perturbation(self.direction, scene))
+        reach = np.sqrt(scene.squares.mean() / 2)
+        tried = reach * np.geomspace(*_REACH, self.points)
+        return scene.mean + float(max(tried, key=_gain(scene, step))) * step
+
+
+def _gain(scene: Scene, step: Array) -> Callable[[float], float]:
+    """Return the function from a distance to how far it moves the estimate along the step."""
+    estimator = scene.view.estimator
+    return _gain_by_gram(scene, step, estimator) if isinstance(estimator, GramRule) else _gain_by_rows(scene, step)
+
+
+def _stand_ins(scene: Scene) -> npt.NDArray[np.intp]:
+    """Return which honest rows to take so that there are n - m."""
+    return np.arange(scene.n - scene.m) % len(scene.honest)
+
+
+def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float], float]:
+    """Answer by inner products alone."""
+    rows = _stand_ins(scene)
+    along = scene.along(step)[rows]
+    gram = np.zeros((scene.n, scene.n))
+    honest = len(rows)
+    gram[:honest, :honest] = gram_of(scene.squares)[np.ix_(rows, rows)]
+
+    def gain(distance: float) -> float:
+        gram[honest:, :honest] = distance * along
+        gram[:honest, honest:] = gram[honest:, :honest].T
+        gram[honest:, honest:] = distance**2
+        weights = rule.weigh(gram).weights
+        return float(weights[:honest] @ along + weights[honest:].sum() * distance)
+
+    return gain
+
+
+def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
+    """Answer by running the estimator."""
+    honest = scene.honest[_stand_ins(scene)]
+    rows = namespace(honest).concatenate([honest, scene.own])
+
+    def gain(distance: float) -> float:
+        rows[len(honest) :] = scene.mean + distance * step
+        estimate = scene.view.estimator(rows, tensors=scene.view.tensors)
+        return float((estimate.mean - scene.mean) @ step)
+
+    return gain

@@ -1,0 +1,17 @@
+"""Sign flipping, as in the frameworks for Byzantine learning."""
+
+from f2ed.arrays import Array
+from f2ed.attacks.base import Attack, Positive
+from f2ed.attacks.scene import Scene
+
+__all__ = ["SignFlip"]
+
+
+class SignFlip(Attack, frozen=True, tag="sign-flip"):
+    """Send one's own update turned round, times `scale`."""
+
+    scale: Positive = 1.0
+
+    def craft(self, scene: Scene) -> Array:
+        """Turn each row round."""
+        return -self.scale * scene.own

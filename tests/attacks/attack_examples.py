@@ -1,0 +1,49 @@
+"""One setting of every attack, for the shared tests; one that is missing fails them."""
+
+from typing import get_args
+
+from f2ed import attacks as a
+
+EXAMPLES = {
+    a.KA: a.KA(),
+    a.TMA: a.TMA(),
+    a.MPA: a.MPA(images=3),
+    a.MRA: a.MRA(),
+    a.DBA: a.DBA(),
+    a.ALIE: a.ALIE(),
+    a.IPM: a.IPM(),
+    a.MinMax: a.MinMax(),
+    a.MinSum: a.MinSum(),
+    a.LabelFlip: a.LabelFlip(),
+    a.SignFlip: a.SignFlip(),
+    a.Gaussian: a.Gaussian(),
+    a.Mimic: a.Mimic(),
+    a.Neurotoxin: a.Neurotoxin(),
+    a.HIDRA: a.HIDRA(sections=7),
+    a.Oracle: a.Oracle(),
+    a.Edge: a.Edge(),
+}
+MEMBERS = get_args(a.AnyAttack)
+ALL = list(EXAMPLES.values())
+EXTRA = [
+    a.KA(variant="authors"),
+    a.TMA(variant="authors"),
+    a.TMA(space="weights", b=3.0),
+    a.MPA(images=3, variant="authors"),
+    a.MRA(variant="authors"),
+    a.MRA(boost="shard", alpha=0.5),
+    a.DBA(variant="authors"),
+    a.DBA(rounds=(3, 5), boost=10.0),
+    a.ALIE(z=1.5),
+    a.IPM(variant="authors"),
+    a.MinMax(direction="sign"),
+    a.MinSum(direction="spread", bound="min"),
+    a.LabelFlip(source=1, target=2),
+    a.HIDRA(sections=None, tau=0.1),
+    a.Oracle(direction="principal"),
+    a.Neurotoxin(ratio=0.5, radius=0.1),
+]
+
+
+def name(attack):
+    return repr(attack).replace("'", "")[:60]

@@ -1,0 +1,187 @@
+"""What holds for every attack."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from attack_examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
+from attack_scenes import ALONE, D, M, contaminated, crew, exam, shard_means, view
+
+from f2ed import attacks as a
+from f2ed.errors import ConfigError
+
+EVERY = pytest.mark.parametrize("attack", ALL + EXTRA, ids=name)
+KNOWLEDGE = pytest.mark.parametrize("knowledge", ["full", "partial"])
+AWARE = pytest.mark.parametrize("aware", [False, True], ids=["clients", "shards"])
+
+
+def setting(attack, knowledge="full", *, aware=False):
+    if isinstance(attack, a.DBA) and attack.rounds and aware:
+        pytest.skip("turns of single clients")
+    return msgspec.structs.replace(attack, knowledge=knowledge, shard_aware=aware)
+
+
+def test_every_attack_has_an_example():
+    assert set(MEMBERS) == set(EXAMPLES)
+
+
+@EVERY
+def test_settings_survive_json(attack):
+    assert msgspec.json.decode(msgspec.json.encode(attack), type=a.AnyAttack) == attack
+
+
+@EVERY
+def test_every_attack_says_in_a_sentence_what_it_does(attack):
+    assert type(attack).__doc__.split("\n")[0].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"kind":"alie","zz":1}', "zz"),
+        ('{"kind":"alie","z":-1}', r"\$\.z"),
+        ('{"kind":"tma","b":0.5}', r"\$\.b"),
+        ('{"kind":"ka","knowledge":"some"}', r"\$\.knowledge"),
+        ('{"kind":"mra","share":1.5}', r"\$\.share"),
+        ('{"kind":"mra","boost":"client"}', r"\$\.boost"),
+        ('{"kind":"mra","trigger":{"sise":2}}', r"sise.*\$\.trigger"),
+        ('{"kind":"mimic","client":2,"shard_aware":true}', "named client needs"),
+        ('{"kind":"label-flip","source":2}', "both source and target"),
+        ('{"kind":"dba","rounds":[1],"shard_aware":true}', "shard_aware = false"),
+        ('{"kind":"hidra","slack":1.0}', r"\$\.slack"),
+        ('{"kind":"krum"}', r"krum.*\$\.kind"),
+    ],
+)
+def test_a_bad_setting_is_refused_with_what_is_wrong(text, says):
+    with pytest.raises(msgspec.ValidationError, match=says):
+        msgspec.json.decode(text, type=a.AnyAttack)
+
+
+@EVERY
+@KNOWLEDGE
+@AWARE
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_one_finite_row_of_the_same_type_for_each_malicious_client(attack, knowledge, aware, kind):
+    sent = setting(attack, knowledge, aware=aware)(view(full=knowledge == "full", kind=kind))
+    assert isinstance(sent, np.ndarray)
+    assert sent.shape == (M, D)
+    assert sent.dtype == kind
+    assert np.isfinite(sent).all()
+
+
+@EVERY
+@AWARE
+def test_the_same_view_and_seed_give_the_same_rows(attack, aware):
+    attack = setting(attack, aware=aware)
+    np.testing.assert_array_equal(attack(view()), attack(view()))
+
+
+@EVERY
+@AWARE
+def test_nothing_given_in_is_changed_or_given_out(attack, aware):
+    seen, kept = view(), view()
+    sent = setting(attack, aware=aware)(seen)
+    sent += 1e6
+    for part in ("own", "benign", "model"):
+        np.testing.assert_array_equal(getattr(seen, part), getattr(kept, part))
+
+
+@EVERY
+@AWARE
+def test_rows_share_no_memory_with_one_another(attack, aware):
+    sent = setting(attack, aware=aware)(view())
+    before = sent.copy()
+    sent[0] = 0
+    np.testing.assert_array_equal(sent[1:], before[1:])
+
+
+@EVERY
+@AWARE
+def test_partial_knowledge_makes_no_use_of_benign_updates(attack, aware):
+    attack = setting(attack, "partial", aware=aware)
+    np.testing.assert_array_equal(attack(view()), attack(view(full=False)))
+
+
+@EVERY
+def test_full_knowledge_without_benign_updates_is_refused(attack):
+    with pytest.raises(ConfigError, match="no benign updates"):
+        setting(attack, "full")(view(full=False))
+
+
+@EVERY
+@AWARE
+def test_tensors_are_answered_with_tensors(attack, aware):
+    attack, seen = setting(attack, aware=aware), view()
+    given = replace(seen, **{part: torch.from_numpy(getattr(seen, part)) for part in ("own", "benign", "model")})
+    sent = attack(given)
+    assert isinstance(sent, torch.Tensor)
+    assert sent.dtype == torch.float32
+    np.testing.assert_array_equal(sent.numpy(), attack(view()))
+
+
+@EVERY
+@KNOWLEDGE
+def test_without_sharding_it_makes_no_difference_to_know_the_shards(attack, knowledge):
+    """Each client is its own shard, so shard means are clients; rows come in another order, so lots may differ."""
+    if isinstance(attack, a.Gaussian | a.TMA) or attack == a.DBA(rounds=(3, 5), boost=10.0):
+        pytest.skip("draws lots for each row" if not isinstance(attack, a.DBA) else "turns of single clients")
+    malicious = (1, 3, 7, 16, 19)
+    seen = [view(shards=ALONE, malicious=malicious) for _ in range(2)]
+    sent = [setting(attack, knowledge, aware=aware)(one) for aware, one in zip((False, True), seen, strict=True)]
+    np.testing.assert_allclose(sent[1], sent[0], rtol=2e-4, atol=2e-4)
+
+
+@EVERY
+@AWARE
+def test_a_single_malicious_client_works_alone(attack, aware):
+    assert np.isfinite(setting(attack, "partial", aware=aware)(view(malicious=(2,)))).all()
+
+
+@EVERY
+@KNOWLEDGE
+def test_shards_of_which_none_is_clean_can_be_attacked(attack, knowledge):
+    sent = setting(attack, knowledge, aware=True)(view(malicious=(0, 1, 2, 3, 16)))
+    assert np.isfinite(sent).all()
+
+
+@EVERY
+def test_a_shard_aware_attack_moves_the_contaminated_shards_alone(attack):
+    seen = view()
+    before, after = shard_means(seen, seen.own), shard_means(seen, setting(attack, aware=True)(seen))
+    clean = [index for index in range(len(seen.shards)) if index not in contaminated(seen)]
+    np.testing.assert_array_equal(after[clean], before[clean])
+    if not (isinstance(attack, a.KA) and attack.variant == "inventors"):  # it may give up
+        assert (np.abs(after - before).max(axis=1)[contaminated(seen)] > 1e-6).all()
+
+
+@EVERY
+def test_training_gives_one_update_for_each_malicious_client(attack):
+    at_work = crew(attack)
+    before = [(data.images.copy(), data.labels.copy()) for data in at_work.data]
+    own = attack.train(at_work)
+    assert own.shape == (M, len(at_work.model))
+    assert np.isfinite(own).all()
+    for data, (images, labels) in zip(at_work.data, before, strict=True):
+        np.testing.assert_array_equal(data.images, images)
+        np.testing.assert_array_equal(data.labels, labels)
+    np.testing.assert_array_equal(attack.train(crew(attack)), own)
+
+
+@EVERY
+def test_who_trains_honestly_says_so(attack):
+    at_work = crew(attack)
+    honest = at_work.train(at_work.data)
+    assert attack.trains_honestly == np.array_equal(attack.train(at_work), honest)
+
+
+@EVERY
+def test_a_goal_shows_images_and_wants_labels(attack):
+    goal = attack.goal(exam())
+    if goal is None:
+        assert not isinstance(attack, a.MRA | a.DBA | a.MPA | a.Neurotoxin)
+        return
+    assert goal.images.shape[1:] == exam().test.images.shape[1:]
+    assert len(goal.images) == len(goal.wanted) == len(goal.fooled)
+    assert goal.success(goal.wanted) == (1.0, 1.0)
