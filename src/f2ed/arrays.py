@@ -26,7 +26,7 @@ Array = Any  # an ndarray or a torch tensor: whichever came in
 
 # Work is cut into this many lanes on every machine, so that sums do not depend on the number of cores.
 _LANES = 8
-_WORTH_THREADS = 1 << 19  # elements; below this, starting threads costs more than it saves
+_WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
 
 
 def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
@@ -73,7 +73,8 @@ def namespace(array: Array) -> ModuleType:
 def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *, blas: bool = False) -> list[T]:
     """Let `work` walk the columns of `matrix` in blocks of `width`; return its results from left to right.
 
-    The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch.
+    The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch, and must not
+    walk in lanes itself.
     Say `blas` when it multiplies matrices: unless BLAS is held to one thread, the two would only fight.
     """
     size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
@@ -81,11 +82,9 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
         return [_quietly(work, _slices(0, columns, width))]
     step = -(-columns // (_LANES * width)) * width
     lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
-    threads = min(len(lanes), _cores())
-    if threads == 1 or (blas and _blas() is None):
+    if len(lanes) == 1 or _cores() == 1 or (blas and _blas() is None):
         return [_quietly(work, lane) for lane in lanes]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_quietly, repeat(work), lanes))
+    return list(_pool().map(_quietly, repeat(work), lanes))
 
 
 def _quietly(work: Callable[[Iterator[slice]], T], lane: Iterator[slice]) -> T:
@@ -100,6 +99,15 @@ def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="f2ed")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has no threads of its parent's
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache

@@ -59,17 +59,17 @@ class Rows(ABC):
 
     # Passes over the columns
 
-    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False) -> list[Any]:
-        """Let `work` walk the columns in blocks that fit a core's cache."""
+    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False, widen: int = 1) -> list[Any]:
+        """Let `work` walk the columns in blocks that fit a core's cache, or are so many times as wide."""
         on_cpu = isinstance(self.matrix, np.ndarray)
         width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST)) if on_cpu else max(1024, _GPU_BLOCK // self.n)
-        return in_lanes(work, self.matrix, width, blas=blas)
+        return in_lanes(work, self.matrix, widen * width, blas=blas)
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum of the rows, [d]: one pass."""
-        return self.fill(lambda block: like(block, weights) @ block, blas=True)
+        return self.fill(lambda block: like(block, weights) @ block, blas=True, widen=4)
 
-    def fill(self, rule: Callable[[Array], Array], *, blas: bool = False) -> Array:
+    def fill(self, rule: Callable[[Array], Array], *, blas: bool = False, widen: int = 1) -> Array:
         """Return the vector [d] whose blocks are `rule(block)`."""
         xp = namespace(self.matrix)
         out = xp.empty(self.d, dtype=self.matrix.dtype, device=self.matrix.device)
@@ -78,7 +78,7 @@ class Rows(ABC):
             for columns in blocks:
                 out[columns] = rule(self.block(columns))
 
-        self.walk(work, blas=blas)
+        self.walk(work, blas=blas, widen=widen)
         if not bool(xp.isfinite(out).all()):
             raise NotFiniteError
         return out
@@ -93,7 +93,7 @@ class Rows(ABC):
     def distances(self, centre: Callable[[slice], Array]) -> Vector:
         """Return the squared distance of each row from a vector, given block by block: one direct pass."""
         squares = self._distances(centre, precise=False)
-        if np.isfinite(squares).all() and (squares > np.finfo(np.float32).tiny).all():
+        if np.isfinite(squares).all() and squares.max() > 1e8 * self.d * np.finfo(np.float32).tiny:
             return squares
         squares = self._distances(centre, precise=True)
         if not np.isfinite(squares).all():
