@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,19 @@ def test_impossible_numbers_end_in_one_clear_sentence():
 def test_help_has_an_example(capsys):
     assert run("--help") == 0
     assert "f2ed plan --clients 1000 --malicious 2 --crowd 8" in capsys.readouterr().out
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "choosing_p.md"
+SHOWN = re.findall(r"^```console\n\$ f2ed plan ([-a-z0-9 ]+)\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_on_choosing_p_shows_commands():
+    assert len(SHOWN) == 3
+
+
+@pytest.mark.parametrize(("line", "output"), SHOWN, ids=[line for line, _ in SHOWN])
+def test_the_page_on_choosing_p_shows_what_the_command_prints(line, output, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(line)
+    printed = capsys.readouterr().out
+    assert [row.rstrip() for row in printed.splitlines()] == output.splitlines()
