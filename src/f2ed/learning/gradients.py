@@ -12,7 +12,7 @@ from f2ed.learning.vector import Layout, layout
 __all__ = ["Gradients", "by_hand", "by_vmap"]
 
 Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From trained weights `[n, t]`, buffers `[d - t]`, images `[n, b, …]`, labels `[n, b]` and shares `[n, b]` to gradients.
+"""From trained weights `[n, t]`, buffers `[d - t]`, images `[n, b, …]`, labels and shares `[n, b]` to the gradients.
 
 A client's loss is the sum over its batch, each sample times its share; one with share zero is padding.
 """
