@@ -183,5 +183,5 @@ def test_a_goal_shows_images_and_wants_labels(attack):
         assert not isinstance(attack, a.MRA | a.DBA | a.MPA | a.Neurotoxin)
         return
     assert goal.images.shape[1:] == exam().test.images.shape[1:]
-    assert len(goal.images) == len(goal.wanted) == len(goal.fooled)
+    assert len(goal.images) == len(goal.wanted) == len(goal.labels)
     assert goal.success(goal.wanted) == (1.0, 1.0)

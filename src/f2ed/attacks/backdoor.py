@@ -60,7 +60,7 @@ class Backdoor(Attack, frozen=True, kw_only=True):
                 f"the target label {target} is none of the {exam.classes} classes; the last is {exam.classes - 1}"
             )
         wanted = namespace(labels).full_like(labels, target)
-        return Goal(self.triggered(exam.test.images, exam.palette), wanted, labels != target)
+        return Goal(self.triggered(exam.test.images, exam.palette), wanted, labels)
 
     def train(self, crew: Crew) -> Array:
         """Train on the poisoned data."""

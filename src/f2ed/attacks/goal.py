@@ -40,25 +40,23 @@ class Exam(NamedTuple):
 class Success(NamedTuple):
     """The share of images that the model takes for what the attacker wants.
 
-    `elsewhere` leaves out the images whose true label it is anyway; `anywhere` counts them too, as the authors do,
-    so that it is well above zero without any attack.
+    `others` leaves out the images whose true label it is anyway; `every` counts them too, as the authors do, so
+    that it is well above zero without any attack.
     """
 
-    elsewhere: float
-    anywhere: float
+    others: float
+    every: float
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """The images shown to the model, the label wanted for each, and which of them have another label in truth."""
+    """The images shown to the model, the label wanted for each, and the true labels."""
 
     images: Array
     wanted: Array
-    fooled: Array
-    """False where the wanted label is the true one."""
+    labels: Array
 
     def success(self, predicted: Array) -> Success:
         """Count the predictions [k] that are as wanted."""
-        hits = predicted == self.wanted
-        others = int(self.fooled.sum())
-        return Success(int((hits & self.fooled).sum()) / max(others, 1), int(hits.sum()) / max(len(hits), 1))
+        hits, others = predicted == self.wanted, self.labels != self.wanted
+        return Success(int((hits & others).sum()) / max(int(others.sum()), 1), int(hits.sum()) / max(len(hits), 1))

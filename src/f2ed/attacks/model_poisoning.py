@@ -52,7 +52,7 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
         images = exam.test.images[chosen]
         if self.variant == "authors":
             images = namespace(images).swapaxes(images, -1, -2)
-        return Goal(images, wanted, wanted != labels[chosen])
+        return Goal(images, wanted, labels[chosen])
 
     def train(self, crew: Crew) -> Array:
         """Return the update with its boost in it."""
