@@ -7,7 +7,7 @@ from f2ed.secagg import keys
 from f2ed.secagg.context import Terms, bind_epoch
 from f2ed.secagg.gather import Replies, Requests, gather, name_some
 from f2ed.secagg.messages import TAG_BYTES, AskKey, AskUpload, SignedKey, Upload, read_reply, write
-from f2ed.secagg.primitives import verify
+from f2ed.secagg.primitives import check_exchange_key, verify
 from f2ed.secagg.ring import Ring, Words
 from f2ed.sharding import ClientId
 
@@ -43,6 +43,7 @@ def agree_on_keys(
         if message.client != client:
             raise PeerError(f"a key in the name of client {message.client}")
         verify(roster[client], keys.epoch_key(context, message), message.signature)
+        check_exchange_key(message.key)
         if message.key in seen:
             raise PeerError("the same key as another member")
         seen.add(message.key)

@@ -23,6 +23,7 @@ __all__ = [
     "SIGNATURE_BYTES",
     "Keystream",
     "agree",
+    "check_exchange_key",
     "derive",
     "digest",
     "exchange_key",
@@ -68,6 +69,11 @@ def agree(private: bytes, public: bytes) -> bytes:
         return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise PeerError("an X25519 key of small order: the agreed secret would be all zero and known to all") from None
+
+
+def check_exchange_key(public: bytes) -> None:
+    """Raise `PeerError` for a public key with which nobody can agree on a secret: any private key shows it."""
+    agree(bytes(KEY_BYTES), public)
 
 
 def signing_key(seed: bytes) -> bytes:

@@ -24,7 +24,7 @@ from f2ed.secagg.messages import (
     read_reply,
     write,
 )
-from f2ed.secagg.primitives import exchange_key, same, verify
+from f2ed.secagg.primitives import check_exchange_key, exchange_key, same, verify
 from f2ed.secagg.ring import Words
 from f2ed.sharding import ClientId
 
@@ -67,6 +67,8 @@ class Round:
                 raise PeerError(f"keys in the name of client {message.client}")
             verify(self._roster[client], keys.advertised(self._context, message), message.signature)
             fresh = {message.channel, message.mask}
+            for key in fresh:
+                check_exchange_key(key)
             if len(fresh) != 2 or fresh & seen:
                 raise PeerError("a key that occurs twice in the shard")
             seen.update(fresh)
