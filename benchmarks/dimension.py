@@ -88,6 +88,13 @@ def errors(d, adversary, repeats):
     return totals
 
 
+def _row(by_dimension, name, dimensions):
+    """Return a rule's errors, and how its plain distance grows: the unit itself grows like √d."""
+    ratios = [by_dimension[d][name] for d in dimensions]
+    base, last = by_dimension[1000][name], ratios[-1]
+    return [*ratios, last / base * np.sqrt(dimensions[-1] / 1000) if min(base, last) > 1e-4 else None]
+
+
 def plot(results, dimensions, path):
     import matplotlib as mpl
 
@@ -131,14 +138,8 @@ def main():
             print(f"  {adversary}, d = {d:,}", file=sys.stderr, flush=True)
             results[adversary][d] = errors(d, adversary, repeats=5 if d <= 10_000 else 1)
         print(f"### {adversary}: error over the honest mean's own error, n = {N}, {MALICIOUS} malicious\n")
-        header = ["rule", *(f"d = {d:,}" for d in dimensions), "grows from d = 1,000 by"]
-        last, base = dimensions[-1], results[adversary][1_000]
-        # In plain distance the honest mean's own error grows like √d, so that a constant ratio is growth too.
-        table(header, [
-            [name, *(results[adversary][d][name] for d in dimensions),
-             results[adversary][last][name] / base[name] * np.sqrt(last / 1000) if base[name] > 1e-4 and results[adversary][last][name] > 1e-4 else None]
-            for name in rules()
-        ])  # fmt: skip
+        header = ["rule", *(f"d = {d:,}" for d in dimensions), "distance grows from d = 1,000 by"]
+        table(header, [[name, *_row(results[adversary], name, dimensions)] for name in rules()])
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump(results, file, indent=1)

@@ -59,3 +59,22 @@ def test_a_stream_refuses_blocks_it_cannot_add():
         e.GramStream(4).add(np.zeros((3, 5)))
     with pytest.raises(ConfigError, match="NaN, Inf"):
         e.GramStream(4).add(np.full((4, 5), np.nan))
+
+
+@pytest.mark.parametrize("common", [0.0, 30.0, 1e4])
+def test_a_large_common_mean_does_not_blur_the_differences(common):
+    rng = np.random.default_rng(4)
+    X = (rng.normal(size=(20, 3000)) + common * rng.normal(size=3000)).astype(np.float32)
+    X[:3] += 1
+    weights = e.FilterL2(0.15)(X).weights
+    np.testing.assert_allclose(weights, e.FilterL2(0.15)(X.astype(np.float64)).weights, atol=1e-4)
+    assert weights[:3].max() < 0.2 * weights[3:].min()
+
+
+def test_rows_at_many_scales_beside_each_other_are_told_apart():
+    X = np.random.default_rng(5).normal(size=(21, 500)).astype(np.float32) * np.float32(1e-3)
+    for row, size in enumerate([1e36, 1e20, 1e9, 1e3]):
+        X[row] = size
+    answer = e.FilterL2(0.25)(X)
+    assert answer.weights[:4].max() == 0
+    assert np.linalg.norm(answer.mean - X[4:].mean(axis=0)) < 0.5 * np.linalg.norm(X[4:].mean(axis=0))

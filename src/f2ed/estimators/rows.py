@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from f2ed.arrays import Array, in_lanes, namespace
 from f2ed.estimators import gram
-from f2ed.estimators.gram import HUGE, NotFiniteError, largest, like, to_numpy
+from f2ed.estimators.gram import HUGE, NotFiniteError, double, largest, like, to_numpy
 
 __all__ = ["Matrix", "Rows"]
 
@@ -50,7 +50,7 @@ class Rows(ABC):
     @cached_property
     def gram(self) -> Vector:
         """The Gram matrix about a common centre, [n, n]; the first use costs one pass."""
-        return gram.centred(self)
+        return gram.measured(self)
 
     @cached_property
     def squares(self) -> Vector:
@@ -61,8 +61,10 @@ class Rows(ABC):
 
     def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False, widen: int = 1) -> list[Any]:
         """Let `work` walk the columns in blocks that fit a core's cache, or are so many times as wide."""
-        on_cpu = isinstance(self.matrix, np.ndarray)
-        width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST)) if on_cpu else max(1024, _GPU_BLOCK // self.n)
+        if isinstance(self.matrix, np.ndarray):
+            width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST))
+        else:
+            width = max(_GPU_BLOCK // self.n >> 16, 1) << 16
         return in_lanes(work, self.matrix, widen * width, blas=blas)
 
     def combine(self, weights: Vector) -> Array:
@@ -103,15 +105,15 @@ class Rows(ABC):
     def _distances(self, centre: Callable[[slice], Array], *, precise: bool) -> Vector:
         xp = namespace(self.matrix)
 
-        def work(blocks: Iterator[slice]) -> Vector:
-            total = np.zeros(self.n)
+        def work(blocks: Iterator[slice]) -> Array:
+            total = 0.0
             for columns in blocks:
                 away = self.block(columns) - centre(columns)
-                away = away * xp.ones((), dtype=xp.float64) if precise else away
-                total += to_numpy(xp.einsum("ij,ij->i", away, away))
+                away = double(away) if precise else away
+                total = total + double(xp.einsum("ij,ij->i", away, away))
             return total
 
-        return np.asarray(sum(self.walk(work)))
+        return np.asarray(sum(to_numpy(part) for part in self.walk(work)))
 
     def not_finite(self) -> Index:
         """Name the rows that hold NaN or Inf, or are so large that their squares overflow float64."""
