@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
 from f2ed.randomness import stream
@@ -117,8 +118,6 @@ class Shard:
 
     def next_round(self):
         """Return the terms of the round after."""
-        import msgspec
-
         self.terms = msgspec.structs.replace(self.terms, round=self.terms.round + 1)
         return self.terms
 
