@@ -30,6 +30,7 @@ EXTRA = [
     a.TMA(variant="authors"),
     a.TMA(space="weights", b=3.0),
     a.MPA(images=3, variant="authors"),
+    a.MPA(images=3, strategy="explicit", optimiser="adam", boost="shard"),
     a.MRA(variant="authors"),
     a.MRA(boost="shard", alpha=0.5),
     a.DBA(variant="authors"),

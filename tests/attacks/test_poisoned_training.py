@@ -315,6 +315,25 @@ def test_model_poisoning_moves_a_plain_mean_towards_the_wrong_labels_and_spares_
     assert accuracy(at_work, mean, *exam().test) > 0.9
 
 
+def test_explicit_boosting_multiplies_what_the_chosen_images_move_alone():
+    attack = a.MPA(images=3, strategy="explicit", boost="shard", lr=0.1)
+    at_work = crew(attack)
+    own = attack.train(at_work)
+    honest, lure = at_work.train.calls
+    moved = at_work.train(at_work.data)
+    lured = at_work.train(lure[0], schedule=a.Schedule(lr=0.1), start=at_work.model + moved)
+    np.testing.assert_allclose(own, moved + np.array([2, 2, 2, 4, 2])[:, None] * lured, atol=1e-6)
+    assert honest[0] == at_work.data
+    seen = replace(view(d=len(at_work.model)), own=own)
+    np.testing.assert_array_equal(attack(seen), own)  # the boost is in the training already
+
+
+def test_adam_has_no_momentum_of_its_own():
+    at_work = crew(a.MPA(images=3))
+    a.MPA(images=3, optimiser="adam").train(at_work)
+    assert last(at_work)[1] == a.Schedule(epochs=1, momentum=0.0, batch=3, optimiser="adam")
+
+
 def test_model_poisoning_without_its_goal_is_refused():
     with pytest.raises(ConfigError, match="trains on the images of its goal"):
         a.MPA(images=3).train(replace(crew(a.MPA(images=3)), goal=None))

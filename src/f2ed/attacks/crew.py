@@ -6,7 +6,7 @@ does the work for all malicious clients at once; an attack calls it as often as 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Schedule:
     momentum: float | None = None
     weight_decay: float | None = None
     batch: int | None = None
+    optimiser: Literal["sgd", "adam"] | None = None
 
 
 AS_THE_HONEST = Schedule()

@@ -1,6 +1,6 @@
 """MPA, targeted model poisoning by alternating minimisation (Bhagoji et al., ICML 2019)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -25,7 +25,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
 
     The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
     own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
-    labels, boosted. Success is the share of the `images` that get the wrong label wanted.
+    labels, boosted. With strategy = "explicit" they train honestly, then on the chosen images alone, and boost all that
+    the latter moved: stronger, and easier to see. Success is the share of the `images` that get the label wanted.
 
     The authors' variant knows no honest reference: it trains on the chosen images, and holds to a point a tenth of
     that way in the other direction; it takes one pass over its own data, then many over the chosen images, boosted
@@ -33,12 +34,14 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
     """
 
     knowledge: Knowledge = "partial"
+    strategy: Literal["alternate", "explicit"] = "alternate"
     images: Count = 10
     boost: Boost = "replacement"
     rho: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-4
     benign_steps: Count = 10
     epochs: Count | None = None
     lr: Positive | None = None
+    optimiser: Literal["sgd", "adam"] | None = None
     variant: Variant = "inventors"
 
     def goal(self, exam: Exam) -> Goal:
@@ -59,19 +62,33 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
         if crew.goal is None:
             raise ConfigError("mpa trains on the images of its goal; ask it for one at the start of the run")
         lure = [Examples(crew.goal.images, crew.goal.wanted)] * len(crew.data)
-        return self._as_authors(crew, lure) if self.variant == "authors" else self._alternate(crew, lure)
+        if self.variant == "authors":
+            return self._as_authors(crew, lure)
+        return self._alternate(crew, lure) if self.strategy == "alternate" else self._explicit(crew, lure)
 
     def _alternate(self, crew: Crew, lure: list[Examples]) -> Array:
         anchor = Pull(self.rho, crew.model + crew.train(crew.data))
-        factors = boosts(self.boost, crew.shards, crew.malicious, shard_aware=self.shard_aware)
-        once = Schedule(epochs=1, lr=self.lr)
-        one_step = Schedule(epochs=1, lr=self.lr, batch=self.images)
+        once, one_step = self._schedule(1), self._schedule(1, self.images)
         here = anchor.centre * 0 + crew.model
         for _ in range(self.epochs or crew.honest.epochs or 1):
             for part in _in_parts(crew, self.benign_steps * (crew.honest.batch or 1)):
                 here = here + crew.train(part, schedule=once, start=here, pull=anchor)
-                here = here + like(here, factors)[:, None] * crew.train(lure, schedule=one_step, start=here)
+                here = here + self._boosted(crew.train(lure, schedule=one_step, start=here), crew)
         return here - crew.model
+
+    def _explicit(self, crew: Crew, lure: list[Examples]) -> Array:
+        honest = crew.train(crew.data)
+        return honest + self._boosted(
+            crew.train(lure, schedule=self._schedule(self.epochs), start=crew.model + honest), crew
+        )
+
+    def _boosted(self, moved: Array, crew: Crew) -> Array:
+        factors = boosts(self.boost, crew.shards, crew.malicious, shard_aware=self.shard_aware)
+        return like(moved, factors)[:, None] * moved
+
+    def _schedule(self, epochs: int | None, batch: int | None = None) -> Schedule:
+        momentum = 0.0 if self.optimiser == "adam" else None
+        return Schedule(epochs=epochs, lr=self.lr, momentum=momentum, batch=batch, optimiser=self.optimiser)
 
     def _as_authors(self, crew: Crew, lure: list[Examples]) -> Array:
         back = crew.model - crew.train(lure) / 10
