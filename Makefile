@@ -24,12 +24,15 @@ $(VENV)/.dev: $(VENV)/.train
 	$(PIP) --group dev
 	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
-	$(PIP) --group bench
+	$(PIP) --group bench 'flwr==1.41.0'
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
 	@touch $@
 $(VENV)/.docs: $(VENV)/.core
 	$(PIP) --group docs
 	@touch $@
+
+demo: $(VENV)/.train ## train under attack with both protections on, and see what happens
+	$(BIN)/f2ed run experiments/demo.toml
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/pytest
@@ -43,6 +46,13 @@ lint: $(VENV)/.dev ## style, types and layers
 format: $(VENV)/.dev ## apply the style
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.bench ## measure against the limits of this machine and against peers
+	cd benchmarks && for each in estimators dimension secagg simulation; do ../$(BIN)/python $$each.py $(BENCH) || exit 1; done
+
+docs: $(VENV)/.docs ## build the documentation into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 clean: ## forget everything that was set up
 	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

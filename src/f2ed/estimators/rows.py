@@ -21,7 +21,7 @@ __all__ = ["Matrix", "Rows"]
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 _BLOCK = 400_000  # elements of a block: about what a core's own cache holds
-_GPU_BLOCK = 1 << 26
+_GPU_BLOCK = 1 << 27
 _NARROWEST, _WIDEST = 512, 16_384  # columns of a block on a CPU
 
 
