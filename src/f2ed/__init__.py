@@ -1,6 +1,79 @@
-"""Federated learning protected in both directions (F²ed-Learning, Wang et al. 2021)."""
+"""Federated learning protected in both directions (F²ed-Learning, Wang et al. 2021).
 
-from f2ed.estimators import *  # noqa: F403
-from f2ed.estimators import __all__ as _estimators
+import f2ed
+estimate = f2ed.FilterL2(epsilon=0.1)(updates)      # a robust mean of the rows of [n, d]
+advice = f2ed.plan(clients=1000, malicious=2, crowd=8)
+estimate, audit = f2ed.robust_secure_mean(exchange, plan, estimator, task)
+"""
+
+from f2ed.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
+from f2ed.encoding import Encoding
+from f2ed.errors import ConfigError, F2edError, MissingExtra, PeerError, Refusal
+from f2ed.estimators import (
+    ARC,
+    MDA,
+    NNM,
+    SMEA,
+    Bucketing,
+    Bulyan,
+    CenteredClipping,
+    Clipping,
+    DnC,
+    Estimate,
+    FilterL2,
+    GeometricMedian,
+    GramStream,
+    Krum,
+    MeaMed,
+    Mean,
+    Median,
+    MoNNA,
+    MultiKrum,
+    NoRegret,
+    Sections,
+    TrimmedMean,
+)
+from f2ed.sharding import Plan, deal
+from f2ed.sharding import advise as plan
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ARC",
+    "MDA",
+    "NNM",
+    "SMEA",
+    "Audit",
+    "Bucketing",
+    "Bulyan",
+    "CenteredClipping",
+    "Clipping",
+    "ConfigError",
+    "DnC",
+    "Encoding",
+    "Estimate",
+    "Exchange",
+    "F2edError",
+    "FilterL2",
+    "GeometricMedian",
+    "GramStream",
+    "Krum",
+    "MeaMed",
+    "Mean",
+    "Median",
+    "MissingExtra",
+    "MoNNA",
+    "MultiKrum",
+    "NoRegret",
+    "PeerError",
+    "Plan",
+    "Protocol",
+    "Refusal",
+    "Sections",
+    "Task",
+    "TrimmedMean",
+    "__version__",
+    "deal",
+    "plan",
+    "robust_secure_mean",
+]
