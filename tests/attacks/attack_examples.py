@@ -40,7 +40,7 @@ EXTRA = [
     a.MinMax(direction="sign"),
     a.MinSum(direction="spread", bound="min"),
     a.LabelFlip(source=1, target=2),
-    a.HIDRA(sections=None, tau=0.1),
+    a.HIDRA(sections="whole", tau=0.1),
     a.Oracle(direction="principal"),
     a.Neurotoxin(ratio=0.5, radius=0.1),
 ]

@@ -1,7 +1,7 @@
 """HIDRA (Choudhary et al., IEEE S&P 2024), the attack on filters that work in sections of the vector."""
 
 from itertools import accumulate, pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -19,13 +19,13 @@ __all__ = ["HIDRA", "distance"]
 class HIDRA(Attack, frozen=True, tag="hidra"):
     """Stand against the mean, in every section, as far as the filter's slack lets all malicious rows pass at once.
 
-    `sections` is the length of a section, cut anew in each parameter tensor; None takes the whole vector at
+    `sections` is the length of a section, cut anew in each parameter tensor; "whole" or None takes the whole vector at
     once, which is the attack to use on a filter that has no sections. `tau` is the filter's bound on the variance;
     without it, the largest variance of the section before the attack: the best that a defender could know.
     `slack` is the factor over tau at which the filter stops, √20 in the authors' code.
     """
 
-    sections: Annotated[int, msgspec.Meta(ge=1)] | None = 1000
+    sections: Annotated[int, msgspec.Meta(ge=1)] | Literal["whole"] | None = 1000
     tau: Positive | None = None
     slack: Annotated[float, msgspec.Meta(gt=1.0)] = 20**0.5
 
@@ -44,8 +44,8 @@ def distance(epsilon: float, tau: float, slack: float) -> float:
     return float(np.sqrt((slack - 1) * tau / (epsilon**2 + (1 - epsilon) ** 2 * epsilon)))
 
 
-def _cuts(view: View, size: int | None) -> list[int]:
-    if size is None:
+def _cuts(view: View, size: int | Literal["whole"] | None) -> list[int]:
+    if size is None or size == "whole":
         return [0, sum(view.tensors)]
     borders = pairwise(accumulate(view.tensors, initial=0))
     return [*(cut for low, high in borders for cut in range(low, high, size)), sum(view.tensors)]
