@@ -1,6 +1,6 @@
 """Fixed point: what is refused, what is clipped and counted, and that the mean comes back."""
 
-from math import inf
+from math import inf, nan
 
 import msgspec
 import numpy as np
@@ -47,10 +47,23 @@ def test_only_flat_vectors_of_floats_are_encoded(update):
         encode(update, Encoding(clip=1.0), clients=4, key=KEY)
 
 
-@pytest.mark.parametrize("clip", [0.0, -1.0, inf])
+@pytest.mark.parametrize("clip", [0.0, -1.0, inf, nan])
 def test_a_clip_must_be_positive_and_finite(clip):
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"clip": clip}, Encoding)
+    with pytest.raises(ConfigError, match="positive and finite"):
+        Encoding(clip=clip)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"l2": 0.0}, "L2 clip"), ({"l2": nan}, "L2 clip"), ({"bits": 1}, "2 to 48"), ({"ring": 8}, "rings of")],
+)
+def test_settings_made_in_python_are_held_to_the_bounds_of_files(settings, why):
+    with pytest.raises(ConfigError, match=why):
+        Encoding(clip=1.0, **settings)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"clip": 1.0, **settings}, Encoding)
 
 
 @pytest.mark.parametrize(

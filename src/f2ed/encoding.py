@@ -43,6 +43,17 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     packed: bool = False
     """Whether that default may be 24 bits, three bytes on the wire."""
 
+    def __post_init__(self) -> None:
+        """Hold values made in Python to the bounds that files are held to."""
+        if not 1e-30 <= self.clip <= 1e30:
+            raise ConfigError(f"a clip of {self.clip}; it must be positive and finite, about the largest coordinate")
+        if not self.l2 > 0:
+            raise ConfigError(f"an L2 clip of {self.l2}; it must be positive, or infinite to leave norms alone")
+        if not 2 <= self.bits <= 48:
+            raise ConfigError(f"{self.bits} fixed-point bits; use from 2 to 48, of which 20 are plenty")
+        if self.ring is not None and self.ring not in WIDTHS:
+            raise ConfigError(f"a ring of {self.ring} bits; there are rings of {WIDTHS}")
+
     @property
     def largest(self) -> int:
         """The integer that stands for the clip."""

@@ -320,6 +320,18 @@ TERMS = [
     pytest.param({"weights": (1, 2)}, {}, "2 weights for 6 members", id="weights missing"),
     pytest.param({"weights": (1, 2, 3, 4, 5, 9), "weight_cap": 5}, {}, "above the cap of 5", id="weight above its cap"),
     pytest.param({"weight_cap": 5}, {}, "without weights", id="cap without weights"),
+    pytest.param(
+        {"weights": (9, 1, 1, 1, 1, 1), "weight_cap": 9},
+        {},
+        "of weight 9 may be opened with honest others who weigh 3",
+        id="one outweighs those it hides among",
+    ),
+    pytest.param(
+        {"weights": (3, 1, 1, 1, 1, 1), "weight_cap": 3, "colluders": 1},
+        {},
+        "honest others who weigh 2",
+        id="one outweighs those it hides among, when one of them colludes",
+    ),
     pytest.param({"job": "another"}, {}, "an invitation to job 'another'", id="another job"),
     pytest.param({"members": (1, 3, 4, 5, 6, 7)}, {}, "is not among the members", id="not a member"),
     pytest.param({"members": (1, 2, 3, 4, 5, 99)}, {}, "client 99 is not on the roster", id="stranger"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from shard_driver import MODEL, STEPS, Shard
 
 from f2ed.errors import ConfigError
@@ -172,9 +173,38 @@ def test_the_server_keeps_no_upload():
 
 
 def test_public_weights_travel_in_the_terms():
-    shard = Shard(3, weights=(1, 5, 2), weight_cap=5)
+    shard = Shard(3, weights=(1, 3, 2), weight_cap=5)
     assert shard.run().reason is None
-    assert [shard.terms.weight(client) for client in (1, 2, 3)] == [1, 5, 2]
+    assert [shard.terms.weight(client) for client in (1, 2, 3)] == [1, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"job": "x" * 200}, "length <= 128"),
+        ({"clip": float("nan")}, "float"),
+        ({"ring": 8}, "ring"),
+        ({"round": -1}, ">= 0"),
+    ],
+)
+def test_terms_that_no_client_could_read_are_the_callers_mistake(changes, why):
+    shard = Shard(3)
+    server = secure_sum(replace(shard.terms, **changes), shard.roster, model=MODEL)
+    with pytest.raises(ConfigError, match=f"no client can read.*{why}"):
+        next(server)
+
+
+def test_a_member_without_a_key_on_the_roster_is_the_callers_mistake():
+    shard = Shard(3)
+    del shard.roster[2]
+    with pytest.raises(ConfigError, match="client 2 is not on the roster"):
+        next(secure_sum(shard.terms, shard.roster, model=MODEL))
+
+
+def test_a_model_that_is_not_a_digest_is_the_callers_mistake():
+    shard = Shard(3)
+    with pytest.raises(ConfigError, match="give SHA-256 of the global model"):
+        next(secure_sum(shard.terms, shard.roster, model=b"the model itself"))
 
 
 @pytest.mark.parametrize("entropy", [b"", bytes(31), bytes(33)])

@@ -26,7 +26,6 @@ MOST_MEMBERS = 4096
 Mode = Literal["all-or-nothing", "dropout-tolerant", "clear"]
 Id = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0, le=2**32)]
-Positive = Annotated[float, Meta(gt=0)]
 
 
 @final
@@ -52,8 +51,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """Words in the vector that is added."""
     ring: Width
     bits: Annotated[int, Meta(ge=2, le=48)]
-    clip: Positive
-    l2: Positive
+    clip: Annotated[float, Meta(ge=1e-30, le=1e30)]
+    l2: Annotated[float, Meta(gt=0)]
     weights: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=MOST_MEMBERS)] = ()
     """One public weight per member, or none at all for equal weights."""
     weight_cap: Annotated[int, Meta(ge=1, le=2**40)] = 1
@@ -85,6 +84,7 @@ def check(terms: Terms) -> None:
     _check_weights(terms)
     if terms.mode != "clear":
         _check_quorum(terms, count)
+        _check_balance(terms)
 
 
 def _check_weights(terms: Terms) -> None:
@@ -116,6 +116,18 @@ def _check_quorum(terms: Terms, count: int) -> None:
         raise ConfigError(
             f"the consistency step is skipped with threshold {terms.threshold} and {terms.survivors} survivors of "
             f"{count}; without it a server can open smaller sums unless these are 0.7 and 0.8 of the members"
+        )
+
+
+def _check_balance(terms: Terms) -> None:
+    """Refuse weights under which a sum that may be opened is mostly one member: the others would not hide it."""
+    if not terms.weights:
+        return
+    *others, heaviest = sorted(terms.weights)
+    if heaviest > (company := sum(others[: terms.survivors - 1 - terms.colluders])):
+        raise ConfigError(
+            f"a member of weight {heaviest} may be opened with honest others who weigh {company} in all; "
+            "lower the cap until nobody outweighs those it hides among"
         )
 
 

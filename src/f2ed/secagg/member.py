@@ -35,7 +35,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """The fewest colluding members that the terms must allow for."""
     survivors: int = 3
     """The fewest members among whose updates this client will have its own opened."""
-    subsets: int = 32
+    subsets: int = 100
     """In how many different sets of survivors of one shard it may be opened: each difference of two sums tells more."""
     clear: bool = False
     """Whether to upload in the clear when asked to, as simulations do; there is no secrecy then."""

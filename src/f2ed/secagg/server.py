@@ -7,7 +7,9 @@ breaks the protocol is dropped, and a shard that cannot be opened says so in its
 from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from f2ed.errors import PeerError
+import msgspec
+
+from f2ed.errors import ConfigError, PeerError
 from f2ed.secagg.context import Terms, bind, check
 from f2ed.secagg.epoch_server import agree_on_keys, collect
 from f2ed.secagg.gather import Replies, Requests
@@ -43,7 +45,7 @@ def secure_sum(
     `model` is SHA-256 of the global model that the clients were given. `keys` are those of the epoch, from the outcome
     of an earlier round; without them the members are asked first. Terms that no client may accept raise `ConfigError`.
     """
-    check(terms)
+    check(_readable(terms))
     context = bind(terms, roster, model)
     dropped: dict[ClientId, str] = {}
     agreed = tuple(keys)
@@ -57,3 +59,11 @@ def secure_sum(
     except PeerError as error:
         return Outcome((), None, str(error), dropped, agreed)
     return Outcome(survivors, total, None, dropped, agreed)
+
+
+def _readable(terms: Terms) -> Terms:
+    """Return the terms as clients will read them, or say which field none of them could."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=Terms)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"terms that no client can read: {error}; fields are {Terms.__struct_fields__}") from None
