@@ -81,7 +81,7 @@ def survey(view: View, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
     """Look at the clients, or at the shard means, with full or partial knowledge."""
     view = _on_device(view)
     if knowledge == "full" and view.benign is None:
-        raise ConfigError('this attack has knowledge = "full", but the view holds no benign updates')
+        raise ConfigError('knowledge = "full", but the view holds no benign updates; give them, or say "partial"')
     if knowledge == "partial":
         view = replace(view, benign=None)
     return _shard_means(view) if shard_aware else _clients(view)
