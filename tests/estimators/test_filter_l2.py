@@ -78,3 +78,38 @@ def test_rows_at_many_scales_beside_each_other_are_told_apart():
     answer = e.FilterL2(0.25)(X)
     assert answer.weights[:4].max() == 0
     assert np.linalg.norm(answer.mean - X[4:].mean(axis=0)) < 0.5 * np.linalg.norm(X[4:].mean(axis=0))
+
+
+def _cluster(rng, m, d):
+    return 1e5 * np.ones((m, 1)) * rng.normal(size=d)
+
+
+def _two_sides(rng, m, d):
+    return 1e5 * rng.choice([-1, 1], size=(m, 1)) * rng.normal(size=d)
+
+
+def _ladder(rng, m, d):
+    return 10 ** np.linspace(0.5, 6, m)[:, None] * rng.normal(size=d)
+
+
+def _all_around(rng, m, d):
+    return 10 ** rng.uniform(0.5, 6, size=(m, 1)) * rng.normal(size=(m, d))
+
+
+@pytest.mark.parametrize("adversary", [_cluster, _two_sides, _ladder, _all_around])
+@pytest.mark.parametrize("malicious", [5, 10, 12])
+def test_nearly_half_of_the_rows_may_be_malicious_and_anywhere(adversary, malicious):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(25, 40))
+        honest = X[malicious:].mean(axis=0)
+        X[:malicious] += adversary(rng, malicious, 40)
+        assert np.linalg.norm(e.FilterL2(malicious / 25)(X).mean - honest) < np.sqrt(40)
+
+
+def test_a_decoy_hides_other_outliers_from_dnc_and_not_from_the_filter():
+    X = np.random.default_rng(6).normal(size=(25, 40))
+    honest = X[5:].mean(axis=0)
+    X[:5] += _ladder(np.random.default_rng(7), 5, 40)
+    assert np.linalg.norm(e.DnC(0.2)(X).mean - honest) > 10
+    assert np.linalg.norm(e.FilterL2(0.2)(X).mean - honest) < 2
