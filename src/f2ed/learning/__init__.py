@@ -8,9 +8,10 @@ except ModuleNotFoundError:
     raise MissingExtra("training", "train") from None
 
 from f2ed.learning.cohort import Cohort
+from f2ed.learning.crew import CrewTraining, honest_schedule
 from f2ed.learning.datasets import AnyDataset, Data, Samples
 from f2ed.learning.evaluate import AttackSuccess, Evaluator, Score
-from f2ed.learning.local import ClientData, Hooks, Job, Local, Turn, hand_out
+from f2ed.learning.local import ClientData, Job, Local, Pull, Turn, hand_out
 from f2ed.learning.models import AnyModel
 from f2ed.learning.momentum import ClientMomentum, Memory
 from f2ed.learning.optimiser import Training
@@ -25,20 +26,22 @@ __all__ = [
     "ClientData",
     "ClientMomentum",
     "Cohort",
+    "CrewTraining",
     "Data",
     "Evaluator",
-    "Hooks",
     "Job",
     "Layout",
     "Local",
     "Memory",
     "Partition",
+    "Pull",
     "Samples",
     "Score",
     "Training",
     "Turn",
     "flatten",
     "hand_out",
+    "honest_schedule",
     "layout",
     "load",
 ]

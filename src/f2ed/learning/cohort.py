@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from functools import partial
-from queue import SimpleQueue
 
 import torch
 from torch import Tensor, nn
@@ -44,80 +43,69 @@ class Cohort:
         self.workers = workers or (cores() if self.device.type == "cpu" else 1)
         self.say = say
         self.path = ""
-        self._gradients: Gradients | None = None
+        self._gradients: list[Gradients] = []
+        self._locals: list[Local] = []
 
     def __call__(self, start: Tensor, jobs: Sequence[Job], *, seed: int, round_: int) -> Tensor:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
         if jobs and not self.path:
             self._choose(start, jobs[0])
-        alone = [place for place, job in enumerate(jobs) if job.hooks or not self._gradients]
-        if self._gradients:
-            together = [place for place, job in enumerate(jobs) if not job.hooks]
-            for schedule in lay_out(jobs, together, seed, round_):
-                self._train_together(self._gradients, start, schedule, out)
-        self._train_alone(start, jobs, alone, out, seed, round_)
+        if self._locals:
+            self._train_alone(start, jobs, out, seed, round_)
+        else:
+            for schedule in lay_out(jobs, seed, round_):
+                self._train_together(start, schedule, out)
         return out
 
     def _choose(self, start: Tensor, job: Job) -> None:
-        local = Local(self.model)
-        local.load(start)
-        if draws_lots(local, job.data):
+        """Choose the path, and make what each worker needs for it."""
+        on_cpu, reference = self.device.type == "cpu", Local(self.model)
+        if draws_lots(reference, start, job.data):
             # Threads and vmap would draw in an order of their own.
-            self.path = "one by one"
+            self.path, self._locals = "one by one", [reference]
             self.say("the model draws random numbers as it trains: clients are trained one by one")
             return
-        self.path = "workers"
-        if self.device.type == "cpu" and has_convolutions(self.model):
-            return
-        path, gradients = ("dense", hand) if (hand := by_hand(self.model)) else ("vmap", by_vmap(self.model))
-        if (wrong := disagreement(gradients, local, start, job.data)) is not None:
-            self.say(f"clients are trained one by one, not all at once: vmap does not suit the model ({wrong})")
-            return
-        self.path, self._gradients = path, gradients
+        wrong: str | None = ""
+        if not (on_cpu and has_convolutions(self.model)):
+            hand = by_hand(self.model)
+            self._gradients = [hand or by_vmap(self.model) for _ in range(self.workers)]
+            wrong = disagreement(self._gradients[0], reference, start, job.data)
+            self.path = "dense" if hand else "vmap"
+        if wrong:
+            self.say(f"clients are trained one at a time by each worker: vmap does not suit the model ({wrong})")
+        if wrong is not None:
+            self.path = "workers"
+            self._locals = [Local(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
 
-    def _train_together(self, gradients: Gradients, start: Tensor, schedule: Schedule, out: Tensor) -> None:
+    def _train_alone(self, start: Tensor, jobs: Sequence[Job], out: Tensor, seed: int, round_: int) -> None:
+        """Train client by client, each worker with a copy of the model."""
+
+        def train(place: int, job: Job, local: Local) -> None:
+            out[place] = local.train(start, job, Turn(seed, round_, job.client, job.time))
+
+        tasks = (partial(train, place, job) for place, job in enumerate(jobs))
+        if self.device.type == "cpu":
+            in_threads(tasks, self._locals)
+            return
+        for task in tasks:
+            task(self._locals[0])
+
+    def _train_together(self, start: Tensor, schedule: Schedule, out: Tensor) -> None:
         trained = self.layout.trained
         if self.device.type == "cpu":
             chunk = max(1, min(_COORDINATES_AT_ONCE // trained, -(-schedule.clients // self.workers)))
             parts = (schedule.part(at, at + chunk) for at in range(0, schedule.clients, chunk))
-            in_threads((partial(train_batched, gradients, start, trained, part, out) for part in parts), self.workers)
+            in_threads((partial(train_batched, start, trained, part, out) for part in parts), self._gradients)
             return
         chunk, at = schedule.clients, 0
         while at < schedule.clients:
             try:
-                train_batched(gradients, start, trained, schedule.part(at, at + chunk), out)
+                train_batched(start, trained, schedule.part(at, at + chunk), out, self._gradients[0])
             except torch.OutOfMemoryError:
                 if chunk == 1:
                     raise
                 chunk = -(-chunk // 2)
-                self.say(f"the GPU's memory is too small: {chunk} clients at once")
+                self.say(f"the GPU's memory is too small for all clients: {chunk} at once")
             else:
                 at += chunk
-
-    def _train_alone(
-        self, start: Tensor, jobs: Sequence[Job], places: Sequence[int], out: Tensor, seed: int, round_: int
-    ) -> None:
-        """Train client by client; each worker has a model of its own, and one in the usual layout for hooks."""
-        lots = self.path == "one by one"
-        workers = min(1 if lots else self.workers, len(places))
-        fast, plain = SimpleQueue[Local](), SimpleQueue[Local]()
-        for _ in range(workers):
-            fast.put(Local(self.model, channels_last=self.device.type == "cpu" and not lots, seeded=lots))
-            plain.put(Local(self.model, seeded=lots))
-
-        def train(place: int) -> None:
-            job = jobs[place]
-            free = plain if job.hooks else fast
-            local = free.get()
-            try:
-                turn = Turn(seed, round_, job.client)
-                out[place] = local.train(start, job.data, job.training, turn, job.hooks)
-            finally:
-                free.put(local)
-
-        if workers and self.device.type == "cpu":
-            in_threads((partial(train, place) for place in places), workers)
-            return
-        for place in places:
-            train(place)

@@ -1,5 +1,6 @@
 """The gradients of many clients at once: by `vmap` for any model that allows it, by hand for stacks of dense layers."""
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -19,8 +20,11 @@ A client's loss is the sum over its batch, each sample times its share; one with
 
 
 def by_vmap(model: nn.Module) -> Gradients:
-    """Return the gradients of any model whose forward pass is a pure function of weights and images."""
-    shape = layout(model)
+    """Return the gradients of any model whose forward pass is a pure function of weights and images.
+
+    Each answer has a copy of the model, whose tensors are swapped at every call: use it in one thread at a time.
+    """
+    shape, model = layout(model), copy.deepcopy(model)
 
     def loss(weights: Tensor, buffers: Tensor, images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
         tensors = shape.views(torch.cat((weights, buffers)) if len(buffers) else weights)

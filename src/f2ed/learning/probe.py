@@ -5,7 +5,6 @@ from torch import Tensor, nn
 
 from f2ed.learning.gradients import Gradients
 from f2ed.learning.local import ClientData, Local
-from f2ed.learning.vector import flatten
 
 __all__ = ["disagreement", "draws_lots", "has_convolutions"]
 
@@ -18,11 +17,11 @@ def has_convolutions(model: nn.Module) -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def draws_lots(local: Local, data: ClientData) -> bool:
+def draws_lots(local: Local, start: Tensor, data: ClientData) -> bool:
     """Say whether the model draws random numbers while it trains: the same images give other scores."""
-    images = data.samples.images[:2]
-    local.load(flatten(local.model))
-    with torch.no_grad():
+    images = data.pool[data.rows[torch.arange(2, device=data.rows.device) % len(data)]]
+    local.load(start)
+    with torch.no_grad(), torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
         return not torch.equal(local.model(images), local.model(images))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,16 +21,25 @@ class Schedule:
 
     `index` (rows of the pool), `labels` and `shares` are `[steps, n, batch]`. A short batch is padded
     with samples of share zero. At step s the first `active[s]` clients still train. `places` says
-    which of the jobs given each client is.
+    which of the jobs given each client's is.
     """
 
-    training: Training
-    pool: Tensor
+    jobs: tuple[Job, ...]
     places: tuple[int, ...]
     index: Tensor
     labels: Tensor
     shares: Tensor
     active: tuple[int, ...]
+
+    @property
+    def training(self) -> Training:
+        """The settings of all of them."""
+        return self.jobs[0].training
+
+    @property
+    def pool(self) -> Tensor:
+        """The images of all of them."""
+        return self.jobs[0].data.pool
 
     @property
     def clients(self) -> int:
@@ -41,8 +51,7 @@ class Schedule:
         active = tuple(min(k, last) - first for k in self.active if k > first)
         cut = np.s_[: len(active), first:last]
         return Schedule(
-            self.training,
-            self.pool,
+            self.jobs[first:last],
             self.places[first:last],
             self.index[cut],
             self.labels[cut],
@@ -51,14 +60,14 @@ class Schedule:
         )
 
 
-def lay_out(jobs: Sequence[Job], places: Sequence[int], seed: int, round_: int) -> list[Schedule]:
-    """Return one schedule for each kind of settings and pool among the jobs at `places`."""
+def lay_out(jobs: Sequence[Job], seed: int, round_: int) -> list[Schedule]:
+    """Return one schedule for each kind of job: settings, pool, and whether pulled or masked."""
 
-    def kind(place: int) -> tuple[int, tuple[object, ...]]:
+    def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
-        return id(job.data.pool), tuple(getattr(job.training, field) for field in job.training.__struct_fields__)
+        return id(job.data.pool), *msgspec.structs.astuple(job.training), job.pull is None, job.mask is None
 
-    return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(places, key=kind), kind)]
+    return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 
 
 def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> Schedule:
@@ -70,12 +79,11 @@ def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> 
     order = np.zeros((steps[0], len(mine), training.batch), dtype=np.int64)
     shares = np.zeros(order.shape, dtype=np.float32)
     for at, job in enumerate(mine):
-        turn = Turn(seed, round_, job.client)
+        turn = Turn(seed, round_, job.client, job.time)
         order[: steps[at], at], shares[: steps[at], at] = _batches(turn, len(job.data), training)
     taken = torch.from_numpy(order).to(device)
     return Schedule(
-        training=training,
-        pool=data[0].pool,
+        jobs=tuple(mine),
         places=tuple(places),
         index=_pick([d.rows for d in data], taken),
         labels=_pick([d.labels for d in data], taken),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from f2ed.errors import ConfigError
 
-__all__ = ["Layout", "bind", "flatten", "layout", "load"]
+__all__ = ["Layout", "bind", "flatten", "layout", "load", "reorder"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,15 @@ def bind(model: nn.Module, *, channels_last: bool = False) -> tuple[Tensor, Tens
     ):
         parameter.grad = _view(part, parameter.shape, channels_last=channels_last)
     return vector, gradient
+
+
+def reorder(trained: Tensor, shape: Layout) -> Tensor:
+    """Return a copy of the trained part of a vector with kernels in the order of a model bound channels-last."""
+    out = torch.empty_like(trained)
+    sizes = shape.sizes[: shape.parameters]
+    for to, part, size in zip(out.split_with_sizes(sizes), trained.split_with_sizes(sizes), shape.shapes, strict=False):
+        _view(to, size, channels_last=True).copy_(part.view(size))
+    return out
 
 
 def _view(part: Tensor, shape: torch.Size, *, channels_last: bool) -> Tensor:

@@ -1,0 +1,185 @@
+"""However many clients are trained at once, each gets what the reference gives it."""
+
+import pytest
+import torch
+from cohorts import ROUND, SEED, Attentive, Mixing, Noisy, Stateful, digit_jobs, jobs, reference
+from torch import nn
+
+from f2ed.learning import cohort as cohort_module
+from f2ed.learning.cohort import Cohort
+from f2ed.learning.gradients import by_hand, by_vmap
+from f2ed.learning.local import ClientData, Job, Pull
+from f2ed.learning.models import Cnn, Logistic, Mlp
+from f2ed.learning.optimiser import Training
+from f2ed.learning.schedule import lay_out
+from f2ed.learning.vector import flatten, layout
+
+SHAPE = (1, 6, 6)
+
+
+def normalised(norm):
+    return nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+
+
+MODELS = {
+    "dense": Mlp(hidden=(9, 5))(SHAPE, 3, 0),
+    "logistic": Logistic()(SHAPE, 3, 0),
+    "attention": Attentive(),
+    "convolutions": Cnn(filters=3, hidden=5)(SHAPE, 3, 0),
+    "group norm": normalised(nn.GroupNorm(2, 4)),
+    "batch norm": normalised(nn.BatchNorm2d(4)),
+    "dense batch norm": nn.Sequential(
+        nn.Flatten(), nn.Linear(36, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 3)
+    ),
+    "dropout": Noisy(),
+    "data-dependent": Stateful(),
+    "samples mixed": Mixing(),
+}
+PATHS = {"dense": "dense", "logistic": "dense", "attention": "vmap", "dropout": "one by one"}
+
+
+def run(network, work, **settings):
+    cohort = Cohort(network, **settings)
+    return cohort(flatten(network), work, seed=SEED, round_=ROUND)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_path_equals_the_reference_for_clients_of_unequal_sizes(name):
+    network, work = MODELS[name], jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    if name == "dense batch norm":
+        # It refuses batches of one sample.
+        work = [job for job in work if len(job.data) % 5 != 1]
+    said = []
+    cohort = Cohort(network, workers=2, say=said.append)
+    updates = cohort(flatten(network), work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=2e-5)
+    assert cohort.path == PATHS.get(name, "workers")
+    assert bool(said) == (name in {"dropout", "dense batch norm", "data-dependent", "samples mixed"})
+
+
+@pytest.mark.parametrize("name", ["dense", "attention", "convolutions"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(lr=0.05, batch=5, momentum=0.9, weight_decay=0.01),
+        Training(lr=0.01, batch=7, optimiser="adam", local_epochs=2),
+    ],
+    ids=str,
+)
+def test_every_path_equals_the_reference_for_every_optimiser(name, training):
+    work = jobs(training)
+    torch.testing.assert_close(run(MODELS[name], work), reference(MODELS[name], work), rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["dense", "attention", "convolutions"])
+def test_attackers_own_starts_pulls_and_masks_equal_the_reference(name):
+    network = MODELS[name]
+    dimension = layout(network).dimension
+    work = jobs()
+    generator = torch.Generator().manual_seed(0)
+    start = flatten(network) + 0.01 * torch.randn(dimension, generator=generator)
+    # Buffers are never trained, so an own start must not change them either.
+    start[layout(network).trained :] = flatten(network)[layout(network).trained :]
+    mask = torch.rand(dimension, generator=generator) < 0.5
+    work[1] = Job(1, work[1].data, work[1].training, start=start, time=1)
+    work[2] = Job(2, work[2].data, work[2].training, pull=Pull(0.5, start))
+    work[4] = Job(4, work[4].data, Training(lr=0.2, batch=3), mask=mask)
+    torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["dense", "attention", "convolutions", "batch norm", "dropout"])
+def test_updates_are_the_same_bits_for_any_number_of_workers_and_any_company(name, monkeypatch):
+    network, work = MODELS[name], jobs()
+    one = run(network, work, workers=1)
+    assert torch.equal(run(network, work, workers=3), one)
+    assert torch.equal(run(network, work[::-1]), one.flip(0))
+    monkeypatch.setattr(cohort_module, "_COORDINATES_AT_ONCE", 1)
+    assert torch.equal(run(network, work), one)
+
+
+def test_another_seed_or_round_gives_other_updates():
+    network, work = MODELS["dense"], jobs()
+    cohort, start = Cohort(network), flatten(network)
+    base = cohort(start, work, seed=1, round_=1)
+    assert not torch.equal(cohort(start, work, seed=2, round_=1), base)
+    assert not torch.equal(cohort(start, work, seed=1, round_=2), base)
+    assert torch.equal(cohort(start, work, seed=1, round_=1), base)
+
+
+def test_changed_labels_and_a_pool_of_ones_own_train_along():
+    network, work = MODELS["dense"], jobs()
+    data = work[1].data
+    work[1] = Job(1, ClientData(data.pool, data.rows, 2 - data.labels), work[1].training)
+    work[2] = Job(2, ClientData.of(work[2].data.samples), work[2].training)
+    torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
+
+
+def test_a_real_model_on_real_digits_equals_the_reference():
+    network = Cnn()((1, 8, 8), 10, 0)
+    work = digit_jobs(Training(lr=0.05, batch=10), count=2)
+    torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
+
+
+def test_no_jobs_give_no_rows():
+    network = MODELS["dense"]
+    assert run(network, []).shape == (0, layout(network).dimension)
+
+
+def test_the_model_given_and_torchs_threads_are_left_as_they_were():
+    network = Mlp(hidden=(4,))(SHAPE, 3, 0).eval()
+    before, threads = flatten(network), torch.get_num_threads()
+    run(network, jobs(), workers=2)
+    assert torch.equal(flatten(network), before)
+    assert not network.training
+    assert torch.get_num_threads() == threads
+
+
+def test_a_failure_in_a_worker_is_raised():
+    network, work = MODELS["convolutions"], jobs()
+    data = work[3].data
+    work[3] = Job(3, ClientData(data.pool, data.rows, data.labels + 7), work[3].training)
+    with pytest.raises(IndexError):
+        run(network, work, workers=2)
+
+
+def test_gradients_by_hand_equal_those_by_vmap():
+    network = MODELS["dense"]
+    generator = torch.Generator().manual_seed(0)
+    weights = flatten(network) + torch.randn(4, layout(network).dimension, generator=generator) / 10
+    images = torch.rand(4, 5, *SHAPE, generator=generator)
+    labels = torch.randint(3, (4, 5), generator=generator)
+    shares = torch.rand(4, 5, generator=generator)
+    arguments = (weights, weights[0, :0], images, labels, shares)
+    torch.testing.assert_close(by_hand(network)(*arguments), by_vmap(network)(*arguments))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        nn.Sequential(nn.Linear(3, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(3, 2, bias=False)),
+        nn.Sequential(nn.Flatten(), nn.Linear(3, 2), nn.ReLU()),
+        nn.Sequential(nn.Flatten(2), nn.Linear(3, 2)),
+        MODELS["convolutions"],
+        MODELS["attention"],
+    ],
+    ids=str,
+)
+def test_only_stacks_of_dense_layers_are_done_by_hand(network):
+    assert by_hand(network) is None
+
+
+def test_a_schedule_takes_every_sample_once_per_epoch_and_weighs_short_batches_right():
+    work = jobs(Training(batch=5, local_epochs=2), sizes=(7, 12))
+    (schedule,) = lay_out(work, SEED, ROUND)
+    assert schedule.places == (1, 0)
+    assert schedule.active == (2, 2, 2, 2, 1, 1)
+    assert schedule.index.shape == (6, 2, 5)
+    for at, size in enumerate((12, 7)):
+        steps = -(-size // 5)
+        for epoch in range(2):
+            part = slice(epoch * steps, (epoch + 1) * steps)
+            taken = schedule.index[part, at][schedule.shares[part, at] > 0]
+            assert sorted(taken.tolist()) == work[schedule.places[at]].data.rows.tolist()
+            torch.testing.assert_close(schedule.shares[part, at].sum(1), torch.ones(steps))
