@@ -2,6 +2,7 @@
 
 import hashlib
 import tracemalloc
+from threading import Event, Lock
 
 import msgspec
 import numpy as np
@@ -311,6 +312,29 @@ def test_an_audit_in_the_clear_says_so():
     _, audit = shard_means(exchange, plan_for(exchange, 4), task_for(exchange, secure=False))
     assert audit.hidden_among == 1
     assert "the server saw every update" in audit.summary()
+
+
+def test_an_independent_shard_waits_for_no_other():
+    """Shard 0 hears nothing before all others are done; in lockstep it would hold them up at every step."""
+    exchange = InMemory(12)
+    plan = plan_for(exchange, 3)
+    lock, others_done, open_calls = Lock(), Event(), {1, 2}
+
+    def slow(requests):
+        shard = plan.shard_of(next(iter(requests)))
+        if shard == 0:
+            assert others_done.wait(timeout=60)
+        with lock:
+            replies = dict(exchange(requests))
+        if shard and min(map(len, replies.values())) > 150:  # the uploads, which are the last step
+            open_calls.discard(shard)
+            if not open_calls:
+                others_done.set()
+        return replies
+
+    means, audit = shard_means(slow, plan, task_for(exchange), independent=True)
+    assert audit.opened == (0, 1, 2)
+    assert means == pytest.approx(plain_means(exchange, plan, range(3)), abs=1e-5)
 
 
 def test_memory_grows_with_the_shards_and_not_with_the_clients():

@@ -1,10 +1,11 @@
-"""From clients to a robust mean: every shard's secure sum in lockstep, then an estimator over the shard means.
+"""From clients to a robust mean: a secure sum in every shard, then an estimator over the shard means.
 
 The server learns one mean per shard and no client's update; a shard that cannot be opened, or whose sum no honest
 shard could have, is left out with its reason, and the round goes on.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, TypeVar, final
 
 import msgspec
@@ -34,8 +35,9 @@ Exchange = Callable[[Mapping[ClientId, bytes]], Mapping[ClientId, bytes] | Itera
 """Delivers requests and brings back replies; an absent reply is a dropped client.
 
 A mapping will do. An iterator of (client, reply) pairs in the order of arrival keeps memory bounded, since each reply
-is used up before the next is asked for. Waiting is the exchange's business: it stops when its deadlines, which may
-differ by shard or client, have passed. All shards take one step per call.
+is used up before the next is asked for. Waiting is the exchange's business: it stops when its deadline has passed,
+which may differ from client to client. Shards in lockstep share one call per step; independent shards have calls of
+their own, from several threads at a time, so that each has its own deadlines and none waits for another.
 """
 
 EpochKeys = MutableMapping[tuple[int, tuple[ClientId, ...]], tuple[SignedKey, ...]]
@@ -154,14 +156,14 @@ def robust_secure_mean(
     task: Task,
     *,
     keys: EpochKeys | None = None,
+    independent: bool = False,
     threads: int = 2,
 ) -> tuple[Result, Audit]:
     """Return a robust mean of the shard means, and the record of how they came about.
 
-    Raises `PeerError` if no shard opened. With `keys`, a dictionary to keep between rounds, the members of an
-    all-or-nothing shard agree on keys once per epoch.
+    Raises `PeerError` if no shard opened; the rest is as in `shard_means`.
     """
-    means, audit = shard_means(exchange, plan, task, keys=keys, threads=threads)
+    means, audit = shard_means(exchange, plan, task, keys=keys, independent=independent, threads=threads)
     if not len(means):
         shard, reason = next(iter(audit.missing.items()))
         raise PeerError(f"none of {len(plan.shards)} shards opened; shard {shard}: {reason}")
@@ -169,9 +171,19 @@ def robust_secure_mean(
 
 
 def shard_means(
-    exchange: Exchange, plan: Plan, task: Task, *, keys: EpochKeys | None = None, threads: int = 2
+    exchange: Exchange,
+    plan: Plan,
+    task: Task,
+    *,
+    keys: EpochKeys | None = None,
+    independent: bool = False,
+    threads: int = 2,
 ) -> ShardMeans:
-    """Drive all shards in lockstep, and return the means of those that opened."""
+    """Drive all shards, in lockstep or each on its own, and return the means of those that opened.
+
+    With `keys`, a dictionary to keep between rounds, the members of an all-or-nothing shard agree on keys once per
+    epoch. `independent` shards need an exchange that may be called from several threads; `threads` unmask one sum.
+    """
     book: EpochKeys = {} if keys is None else keys
     means = np.empty((len(plan.shards), task.coordinates), np.float32)
     shards = []
@@ -179,7 +191,11 @@ def shard_means(
         known = book.get((terms.epoch, terms.members), ())
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
         shards.append(_Shard(terms, server, task.encoding, means[index]))
-    _lockstep(exchange, shards)
+    if independent:
+        with ThreadPoolExecutor(len(shards)) as pool:
+            list(pool.map(lambda shard: _lockstep(exchange, [shard]), shards))
+    else:
+        _lockstep(exchange, shards)
     _remember(book, shards)
     audit = Audit(
         job=task.job,
@@ -319,7 +335,7 @@ class _Shard:
 
 
 def _lockstep(exchange: Exchange, shards: Iterable[_Shard]) -> None:
-    """Take one step in all shards per exchange, until each has its outcome."""
+    """Take one step in all of these shards per exchange, until each has its outcome."""
     requests = {client: (shard, request) for shard in shards for client, request in shard.start().items()}
     while requests:
         following: dict[ClientId, tuple[_Shard, bytes]] = {}
