@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from f2ed.aggregation import Audit, Protocol, Task, contribution, robust_secure_mean, shard_means, shard_terms
 from f2ed.encoding import Encoding
 from f2ed.errors import ConfigError, PeerError
+from f2ed.estimators import FilterL2
 from f2ed.randomness import stream
 from f2ed.secagg import Member, respond, signing_key
 from f2ed.sharding import deal
@@ -241,6 +242,21 @@ def test_any_estimator_runs_over_the_shard_means():
     )
     assert np.abs(median).max() < 0.5
     assert audit.opened == (0, 1, 2, 3, 4)
+
+
+def test_the_estimators_weights_belong_to_the_shards_that_opened():
+    """One shard stays closed and another is poisoned: the filter's verdict is about the rows that `opened` names."""
+    exchange = InMemory(72, 8)
+    plan = plan_for(exchange, 24)
+    closed, poisoned = 3, 7
+    exchange.updates[plan.shards[poisoned][0]] = np.full(8, 40.0, np.float32)
+    exchange.drop = lambda _, i: i == plan.shards[closed][1]
+    estimate, audit = robust_secure_mean(
+        exchange, plan, FilterL2(epsilon=0.05), task_for(exchange, encoding=Encoding(clip=50.0))
+    )
+    assert audit.opened == tuple(k for k in range(24) if k != closed)
+    assert estimate.weights[audit.opened.index(poisoned)] == estimate.weights.min() < estimate.weights.max()
+    assert np.abs(estimate.mean).max() < 1.0
 
 
 def test_public_weights_weigh_the_mean_of_the_survivors():

@@ -96,8 +96,7 @@ def confirm(request: Alive, state: State, member: Member) -> tuple[State, Confir
         raise _out_of_order("the list of who is alive", state)
     _check_alive(phase, request.clients, member)
     signature = sign(member.signing_key, keys.confirmed(phase.context, request.clients))
-    after = Confirmed(phase, request.clients, signature)
-    return msgspec.structs.replace(state, phase=after), Confirmation(member.id, signature)
+    return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 
 
 def reveal_confirmed(request: Confirmations, state: State, member: Member) -> tuple[State, Reveal]:

@@ -84,7 +84,6 @@ class Confirmed(Redacted, frozen=True, tag="confirmed"):
 
     masked: Masked
     alive: tuple[int, ...]
-    signature: bytes
 
 
 Phase = Advertised | Shared | Masked | Confirmed
