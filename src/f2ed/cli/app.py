@@ -13,3 +13,4 @@ app = App(
 )
 
 app.command("f2ed.cli.plan:plan")
+app.command("f2ed.cli.data:data")

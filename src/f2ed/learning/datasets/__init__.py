@@ -9,6 +9,8 @@ from f2ed.learning.datasets.synthetic import Synthetic
 
 __all__ = [
     "ARCHIVES",
+    "FASHION_MNIST",
+    "MNIST",
     "AnyDataset",
     "Data",
     "Dataset",

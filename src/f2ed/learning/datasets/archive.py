@@ -14,7 +14,7 @@ from f2ed.errors import ConfigError
 from f2ed.learning.datasets.base import Data, Progress, Samples, Say, quiet
 from f2ed.learning.datasets.idx import parse_idx, unpacked
 
-__all__ = ["Archive", "Fetch", "FetchError", "Wheel", "cache", "check", "find", "load", "obtain", "places"]
+__all__ = ["Archive", "Fetch", "FetchError", "Wheel", "cache", "check", "find", "load", "obtain", "places", "verify"]
 
 
 class FetchError(Exception):
@@ -105,6 +105,12 @@ def obtain(
         f"{archive.name} is not in {looked}{tried}; put its four IDX files into a folder D/{archive.name} "
         "and name D (F2ED_DATA=D)"
     )
+
+
+def verify(archive: Archive, paths: Mapping[str, Path]) -> None:
+    """Refuse files that are not exactly the published ones."""
+    for name, wanted in archive.files.items():
+        check(unpacked(paths[name]), wanted, str(paths[name]))
 
 
 def load(archive: Archive, paths: Mapping[str, Path], scaling: tuple[float, float] | None) -> Data:
