@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
 ALL_OR_NOTHING = (
     Step("note", "once per epoch (10 to 100 rounds)"),
-    Step("up", "X25519 key, signed with the roster's Ed25519 key", "100 B"),
+    Step("up", "X25519 key, signed with the roster's Ed25519 key", "114 B"),
     Step("down", "the keys of all members"),
     Step("local", "check every signature; agree on one secret with each member"),
     Step("note", "every round"),
@@ -35,11 +35,11 @@ ALL_OR_NOTHING = (
 DROPOUT_TOLERANT = (
     Step("note", "0  advertise"),
     Step("down", "terms of the round, the model"),
-    Step("up", "two X25519 keys, commitment to the self seed, signature", "164 B"),
+    Step("up", "two X25519 keys, commitment to the self seed, signature", "188 B"),
     Step("note", "1  share"),
     Step("down", "all of these (U1)"),
     Step("local", "cut the mask key and the self seed into Shamir shares"),
-    Step("up", "one sealed pair of shares per member, with commitments", "118 B / member"),
+    Step("up", "one sealed pair of shares per member, with commitments", "139 B / member"),
     Step("note", "2  masked input"),
     Step("down", "the shares sealed for this client (from U2)"),
     Step("local", "train, clip, encode; mask with the self seed and with each member of U2"),
@@ -47,11 +47,11 @@ DROPOUT_TOLERANT = (
     Step("server", "add uploads as they arrive"),
     Step("note", "3  consistency"),
     Step("down", "whose upload arrived (U3)"),
-    Step("up", "signature on U3", "64 B"),
+    Step("up", "signature on U3", "84 B"),
     Step("note", "4  unmask"),
     Step("down", "all signatures on U3"),
     Step("local", "check that everyone signed the same U3"),
-    Step("up", "per member one share: self seed if alive, mask key if dropped", "38 B / member"),
+    Step("up", "per member one share: self seed if alive, mask key if dropped", "45 B / member"),
     Step("server", "rebuild the missing secrets, take the masks away: the sum over U3"),
 )
 
