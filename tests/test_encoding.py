@@ -5,7 +5,7 @@ from math import inf, nan
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.encoding import Encoding, decode_mean, encode, shorten
@@ -87,6 +87,7 @@ def test_an_overflow_is_refused_with_the_largest_number_of_bits_that_fits():
     assert Encoding(clip=1.0, bits=28, ring=32).ring_for(10) == Ring(32)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(WIDTHS), st.integers(1, 5000))
 def test_largest_bits_is_exactly_where_a_sum_begins_to_wrap(width, clients):
     bits = largest_bits(width, clients)
@@ -94,6 +95,7 @@ def test_largest_bits_is_exactly_where_a_sum_begins_to_wrap(width, clients):
     assert 2 * clients * (2**bits - 1) >= 2**width
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(
         [(10, 16, False), (20, None, False), (20, None, True), (21, None, False), (22, 32, False), (40, None, False)]

