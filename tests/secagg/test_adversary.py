@@ -735,6 +735,19 @@ def test_the_server_closes_an_all_or_nothing_shard_over_a_bad_key(change, why):
     assert "gave no usable key (client 2)" in outcome.reason
 
 
+def test_the_server_closes_an_all_or_nothing_shard_over_a_copied_key():
+    shard, seen = Shard(4, "all-or-nothing"), {}
+
+    def copy(step, client, data):
+        if step == "key":
+            seen[client] = read_reply(SignedKey, data)
+        return write(epoch_signed(shard, 2, seen[1].key)) if (step, client) == ("key", VICTIM) else data
+
+    outcome = shard.run(reply=copy)
+    assert "the same key as another member" in outcome.dropped[VICTIM]
+    assert outcome.total is None
+
+
 # All-or-nothing: the same lies about keys.
 
 

@@ -1,6 +1,8 @@
 """Every key, commitment and signed text of the protocol, each bound to its context and to the clients it concerns."""
 
+import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from f2ed.secagg.masks import Mask
 from f2ed.secagg.messages import COMMITMENT_BYTES, Advertisement, SignedKey
@@ -43,7 +45,8 @@ def seed_commitment(context: bytes, client: ClientId, seed: bytes) -> bytes:
 
 def share_commitment(context: bytes, kind: bytes, dealer: ClientId, recipient: ClientId, share: bytes) -> bytes:
     """Return the commitment to one share; `kind` is b"mask" or b"seed"."""
-    return digest(context, b"share", kind, unsigned(dealer), unsigned(recipient), share)[:COMMITMENT_BYTES]
+    text = _share_prefix(context, kind) + fields(unsigned(dealer), unsigned(recipient), share)
+    return hashlib.sha256(text).digest()[:COMMITMENT_BYTES]
 
 
 def associated(context: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
@@ -66,3 +69,9 @@ def pair_mask(context: bytes, private: bytes, public: bytes, mine: ClientId, oth
 def seed_mask(context: bytes, client: ClientId, seed: bytes) -> Mask:
     """Return the mask that hides a client's upload until enough members reveal its seed."""
     return Mask(derive(seed, salt=context, info=fields(b"self", unsigned(client))), negative=False)
+
+
+@lru_cache(maxsize=256)
+def _share_prefix(context: bytes, kind: bytes) -> bytes:
+    """Return what the commitments of a whole round begin with: a server checks the square of its members' number."""
+    return fields(context, b"share", kind)
