@@ -18,7 +18,6 @@ from f2ed.secagg.messages import (
     Parcel,
     Peers,
     Reveal,
-    Share,
     Shares,
     in_order,
     read_reply,
@@ -114,15 +113,18 @@ class Round:
         requests: Requests = dict.fromkeys(alive, write(Alive(alive)))
         if self._terms.consistent:
             requests = yield from self._confirm(requests, alive)
-        commitments = self._commitments(alive, shares)
+        kinds = {dealer: b"seed" if dealer in alive else b"mask" for dealer in shares}
+        commitments = _commitments(kinds, shares)
 
         def take(client: ClientId, reply: bytes) -> dict[ClientId, int]:
             message = read_reply(Reveal, reply)
             in_order("revealed shares", [each.dealer for each in message.shares])
-            if {each.dealer for each in message.shares} != set(shares):
+            if {each.dealer for each in message.shares} != shares.keys():
                 raise PeerError("shares that are not exactly one per member who shared")
             for each in message.shares:
-                self._check_share(each, client, alive, commitments)
+                kind, committed = kinds[each.dealer], commitments[each.dealer, client]
+                if not same(keys.share_commitment(self._context, kind, each.dealer, client, each.share), committed):
+                    raise PeerError(f"a share of client {each.dealer} that does not match its commitment")
             return {each.dealer: int.from_bytes(each.share, "big") for each in message.shares}
 
         revealed = yield from gather("unmasking", requests, take, self._dropped)
@@ -143,29 +145,6 @@ class Round:
         self._enough("confirmed who is alive", len(confirmed), self._terms.threshold)
         return dict.fromkeys(confirmed, write(Confirmations(tuple(confirmed.values()))))
 
-    def _commitments(
-        self, alive: tuple[ClientId, ...], shares: Mapping[ClientId, Shares]
-    ) -> dict[tuple[ClientId, ClientId], bytes]:
-        """Return by (dealer, recipient) the commitment to the one share that is now to be revealed."""
-        found = {
-            (dealer, parcel.recipient): parcel.seed if dealer in alive else parcel.mask
-            for dealer, message in shares.items()
-            for parcel in message.parcels
-        }
-        return found | {(dealer, dealer): message.own for dealer, message in shares.items()}
-
-    def _check_share(
-        self,
-        share: Share,
-        client: ClientId,
-        alive: tuple[ClientId, ...],
-        commitments: Mapping[tuple[ClientId, ClientId], bytes],
-    ) -> None:
-        kind = b"seed" if share.dealer in alive else b"mask"
-        found = keys.share_commitment(self._context, kind, share.dealer, client, share.share)
-        if not same(found, commitments[share.dealer, client]):
-            raise PeerError(f"a share of client {share.dealer} that does not match its commitment")
-
     def _left_over(
         self,
         alive: tuple[ClientId, ...],
@@ -174,11 +153,11 @@ class Round:
         revealed: Mapping[ClientId, Mapping[ClientId, int]],
     ) -> list[Mask]:
         """Return the masks that did not cancel, with the sign that takes them away."""
-        helpers = list(revealed)[: self._terms.threshold]
+        helpers = {client: place(self._terms, client) for client in list(revealed)[: self._terms.threshold]}
         masks = []
         for dealer in shares:
-            places = {place(self._terms, client): revealed[client][dealer] for client in helpers}
-            secret = self._rebuild(dealer, places, peers[dealer], alive=dealer in alive)
+            dealt = {x: revealed[client][dealer] for client, x in helpers.items()}
+            secret = self._rebuild(dealer, dealt, peers[dealer], alive=dealer in alive)
             if dealer in alive:
                 masks.append(keys.seed_mask(self._context, dealer, secret)._replace(negative=True))
             else:
@@ -186,9 +165,9 @@ class Round:
                 masks += [keys.pair_mask(self._context, secret, peers[peer].mask, dealer, peer) for peer in alive]
         return masks
 
-    def _rebuild(self, dealer: ClientId, places: Mapping[int, int], advertised: Advertisement, *, alive: bool) -> bytes:
+    def _rebuild(self, dealer: ClientId, dealt: Mapping[int, int], advertised: Advertisement, *, alive: bool) -> bytes:
         """Return a dealer's seed or mask key, checked against what it advertised."""
-        number = shamir.combine(places)
+        number = shamir.combine(dealt)
         if number < 2**256:
             secret = number.to_bytes(32, "big")
             if alive and same(keys.seed_commitment(self._context, dealer, secret), advertised.commitment):
@@ -203,3 +182,15 @@ class Round:
             raise PeerError(
                 f"{count} of {len(self._terms.members)} members {did}, and it takes {least}; dropped: client {silent}"
             )
+
+
+def _commitments(
+    kinds: Mapping[ClientId, bytes], shares: Mapping[ClientId, Shares]
+) -> dict[tuple[ClientId, ClientId], bytes]:
+    """Return by (dealer, recipient) the commitment to the one share that is now to be revealed."""
+    found = {
+        (dealer, parcel.recipient): parcel.seed if kinds[dealer] == b"seed" else parcel.mask
+        for dealer, message in shares.items()
+        for parcel in message.parcels
+    }
+    return found | {(dealer, dealer): message.own for dealer, message in shares.items()}
