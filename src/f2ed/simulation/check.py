@@ -1,0 +1,89 @@
+"""Refuse what cannot work before anything starts; every message begins with the setting to change."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from f2ed.aggregation import Task, shard_terms
+from f2ed.attacks import Exam, Examples, Palette
+from f2ed.encoding import Encoding
+from f2ed.errors import ConfigError
+from f2ed.learning import Data, Partition
+from f2ed.randomness import stream
+from f2ed.secagg import check as check_terms
+from f2ed.sharding import deal, guarantee
+from f2ed.simulation.settings import Experiment
+
+__all__ = ["check", "check_data", "encoding"]
+
+Result = TypeVar("Result")
+
+_LEAST_CROWD = 3
+
+
+def encoding(experiment: Experiment) -> Encoding:
+    """Return how updates become integers."""
+    if experiment.l2 is None:
+        return Encoding(experiment.clip, bits=experiment.bits)
+    return Encoding(experiment.clip, experiment.l2, experiment.bits)
+
+
+def check(experiment: Experiment) -> None:
+    """Look at the numbers alone: they must describe a federation that the protocol can serve."""
+    clients, malicious = experiment.clients, experiment.malicious
+    if malicious >= clients:
+        raise ConfigError(f"malicious: {malicious} of {clients} clients; state from 0 to {clients - 1}")
+    if experiment.attack is not None and not malicious:
+        raise ConfigError('attack: nobody is there to attack; state malicious = 1 or more, or attack = "none"')
+    if experiment.rows > clients:
+        raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
+    if not experiment.sharded:
+        return
+    crowd = clients // experiment.rows
+    if experiment.secure and crowd < _LEAST_CROWD:
+        raise ConfigError(
+            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, and an update is hidden "
+            f"among at least {_LEAST_CROWD}; use at most {clients // _LEAST_CROWD} shards, "
+            f'or secure = false, or shards = "none"'
+        )
+    _check_protocol(experiment)
+    guarantee(clients=clients, malicious=malicious, shards=experiment.rows)
+
+
+def _check_protocol(experiment: Experiment) -> None:
+    roster = dict.fromkeys(range(experiment.clients), b"")
+    plan = deal(roster, shards=experiment.rows, epoch=0, seed=b"")
+    try:
+        task = Task(
+            job="check",
+            round=0,
+            model=b"",
+            coordinates=1,
+            encoding=encoding(experiment),
+            roster=roster,
+            protocol=experiment.protocol,
+            secure=experiment.secure,
+        )
+        for terms in shard_terms(plan, task):
+            check_terms(terms)
+    except ConfigError as error:
+        raise ConfigError(f"protocol: {error}") from None
+
+
+def check_data(experiment: Experiment, data: Data) -> Partition:
+    """Look at what depends on the data: the deal of samples, the model's shape and the attack's goal."""
+    partition = _about(
+        "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
+    )
+    _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
+    if (attack := experiment.attack) is not None:
+        few = Examples(data.test.images[:100], data.test.labels[:100])
+        exam = Exam(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
+        _about("attack", lambda: attack.goal(exam))
+    return partition
+
+
+def _about(setting: str, look: Callable[[], Result]) -> Result:
+    try:
+        return look()
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from None

@@ -1,0 +1,107 @@
+"""All clients of a simulation in this process, behind the same exchange that a deployment has over a network.
+
+Every client runs the protocol's own code on its own state, under keys from `os.urandom`; only the transport is missing.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.aggregation import contribution
+from f2ed.errors import ConfigError
+from f2ed.secagg import Member, respond, signing_key
+from f2ed.sharding import ClientId
+
+__all__ = ["Clients", "Round"]
+
+Updates = npt.NDArray[np.float32]
+
+
+class Clients:
+    """The clients 0 … n - 1 with their identity keys; one object serves a whole run."""
+
+    def __init__(
+        self, count: int, job: str, *, shard: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
+    ) -> None:
+        keys = {client: os.urandom(32) for client in range(count)}
+        self.roster = {client: signing_key(key) for client, key in keys.items()}
+        self.members = {
+            client: Member(
+                id=client,
+                signing_key=key,
+                roster=self.roster,
+                job=job,
+                shard=partial(shard, client),
+                clear=True,
+            )
+            for client, key in keys.items()
+        }
+        self.workers = workers
+
+
+class Round:
+    """One round's exchange: each client answers with its row of the updates, a few at a time.
+
+    A client falls silent if it is named in `absent`, or if its update is not finite; `silent` then says why.
+    `waited` is the time for which the server had nothing to do but wait for clients.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        updates: Updates,
+        *,
+        model: bytes,
+        rounding: Callable[[ClientId], bytes],
+        absent: Mapping[ClientId, str],
+    ) -> None:
+        self.silent = dict(absent)
+        self.waited = 0.0
+        self._clients = clients
+        # A client on its own never begins a round twice; a simulation may take up a round again.
+        self._states = dict.fromkeys(clients.members, b"")
+        self._updates = updates
+        self.model = model
+        self._rounding = rounding
+
+    def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
+        """Yield the replies in the order of the requests; no more of them exist at once than there are workers."""
+        asked = iter([(client, request) for client, request in requests.items() if client not in self.silent])
+        with ThreadPoolExecutor(self._clients.workers) as pool:
+            under_way: deque[tuple[ClientId, Future[bytes | None]]] = deque()
+            for client, request in islice(asked, self._clients.workers + 1):
+                under_way.append((client, pool.submit(self._reply, client, request)))
+            while under_way:
+                client, future = under_way.popleft()
+                since = perf_counter()
+                reply = future.result()
+                self.waited += perf_counter() - since
+                del future
+                if reply is not None:
+                    yield client, reply
+                for following, request in islice(asked, 1):
+                    under_way.append((following, pool.submit(self._reply, following, request)))
+
+    def _reply(self, client: ClientId, request: bytes) -> bytes | None:
+        try:
+            answer = respond(
+                self._clients.members[client],
+                self._states[client],
+                request,
+                model=self.model,
+                contribution=contribution(self._updates[client], client, key=self._rounding(client)),
+                entropy=os.urandom(32),
+                threads=1,
+            )
+        except ConfigError as error:
+            self.silent[client] = str(error)
+            return None
+        self._states[client] = answer.state
+        return answer.reply

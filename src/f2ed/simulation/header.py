@@ -1,0 +1,104 @@
+"""The first record of a run: what was run, and with what."""
+
+import hashlib
+import platform
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+import torch
+
+import f2ed
+from f2ed.estimators.base import withstood
+from f2ed.learning import Partition
+from f2ed.records import RunHeader
+from f2ed.sharding import Guarantee, Plan, guarantee
+from f2ed.simulation.settings import Experiment
+
+__all__ = ["digest", "header", "holds"]
+
+
+def digest(experiment: Experiment) -> str:
+    """Return SHA-256 of the settings, in an order that does not depend on how they were written."""
+    return hashlib.sha256(msgspec.json.encode(experiment, order="deterministic")).hexdigest()
+
+
+def header(
+    experiment: Experiment,
+    *,
+    name: str,
+    arm: dict[str, str],
+    device: torch.device,
+    dimension: int,
+    malicious: tuple[int, ...],
+    partition: Partition,
+    plan: Plan,
+    mode: str,
+) -> RunHeader:
+    """Put the header together; `mode` says how updates are kept secret."""
+    holding = holds(experiment)
+    hidden = holding.hidden_among if mode not in {"clear", "none"} else 1
+    return RunHeader(
+        name=name,
+        digest=digest(experiment),
+        settings=msgspec.to_builtins(experiment),
+        seed=experiment.seed,
+        rounds=experiment.rounds,
+        versions={
+            "f2ed": f2ed.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+        },
+        device=_named(device),
+        dimension=dimension,
+        clients=experiment.clients,
+        malicious=malicious,
+        attacked=experiment.attack is not None,
+        samples=tuple(partition.sizes),
+        labels=tuple(map(tuple, partition.histograms)),
+        shards=plan.shards,
+        mode=mode,
+        hidden_among=hidden,
+        guarantee=msgspec.to_builtins(holding),
+        verdict=_verdict(holding, hidden),
+        notes=tuple(_notes(experiment, mode)),
+        arm=arm,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def holds(experiment: Experiment, opened: int | None = None) -> Guarantee:
+    """Return what is guaranteed if so many shards opened; by default all of them."""
+    rows = experiment.rows if opened is None else opened
+    return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
+
+
+def _named(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _verdict(holding: Guarantee, hidden: int) -> str:
+    spoilt = f"{holding.malicious} malicious clients can spoil {holding.worst_share:.0%} of {holding.shards} rows"
+    held = {
+        "theorem": "below 1/12, so the theorem bounds their influence",
+        "experience": "which is experience and no theorem: that asks for less than 1/12",
+        "nothing": "half or more, against which no rule can help",
+    }[holding.region]
+    privacy = f"every update is hidden among at least {hidden}" if hidden > 1 else "no update is hidden from the server"
+    return f"{spoilt}, {held}; {privacy}"
+
+
+def _notes(experiment: Experiment, mode: str) -> list[str]:
+    notes = []
+    if mode == "none":
+        notes.append("the estimator sees every client's update: there is no secure aggregation without shards")
+    elif mode == "clear":
+        notes.append("secure = false: the same integers were added in the clear")
+    epsilon = getattr(experiment.estimator, "epsilon", None)
+    if epsilon is not None and (count := withstood(epsilon, experiment.rows)) < experiment.malicious:
+        notes.append(
+            f"the estimator is set to withstand {count} of {experiment.rows} rows, fewer than the "
+            f"{experiment.malicious} that malicious clients spoil at worst"
+        )
+    return notes

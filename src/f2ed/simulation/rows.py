@@ -1,0 +1,133 @@
+"""From the clients' updates to the rows that the estimator sees: means of shards, or the updates themselves."""
+
+import hashlib
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from f2ed.aggregation import Audit, ShardAudit, Task, shard_means
+from f2ed.randomness import stream
+from f2ed.secagg import Mode, quorum
+from f2ed.sharding import ClientId, Plan, deal
+from f2ed.simulation.check import encoding
+from f2ed.simulation.exchange import Clients, Round
+from f2ed.simulation.settings import Experiment
+
+__all__ = ["Bare", "Rows", "Sharded"]
+
+
+class Rows(NamedTuple):
+    """What the server holds before it estimates; `protect` and `sum` are seconds."""
+
+    matrix: Any
+    """[p', d]; a torch tensor where every update is seen, a NumPy array where shards are."""
+    numbers: tuple[int, ...]
+    """Which shard each row is the mean of."""
+    excluded: dict[int, str]
+    audit: Audit | None
+    protect: float = 0.0
+    sum: float = 0.0
+
+
+class Bare:
+    """No shards: the estimator sees each update as it is, and nobody is hidden."""
+
+    mode = "none"
+
+    def __init__(self, experiment: Experiment) -> None:
+        shards = tuple((client,) for client in range(experiment.clients))
+        self._plan = Plan(shards=shards, epoch=0, seed=b"", roster=b"")
+
+    def plan(self, round_: int) -> Plan:  # noqa: ARG002  there is nothing to deal
+        """Return a shard for every client."""
+        return self._plan
+
+    def __call__(self, updates: Tensor, model: Tensor, round_: int, absent: Mapping[ClientId, str]) -> Rows:  # noqa: ARG002
+        """Leave out who is absent."""
+        if not absent:
+            return Rows(updates, tuple(range(len(updates))), {}, None)
+        there = [client for client in range(len(updates)) if client not in absent]
+        return Rows(updates[there], tuple(there), dict(absent), None)
+
+
+class Sharded:
+    """Shards: every update is encoded and masked by its client, and the server opens the means.
+
+    Keys last one round, so that a run can be taken up again without secrets on a disk.
+    """
+
+    def __init__(self, experiment: Experiment, job: str, workers: int) -> None:
+        self._experiment = experiment
+        self._job = job
+        self._encoding = encoding(experiment)
+        self._plans: dict[int, Plan] = {}
+        self._clients = Clients(experiment.clients, job, shard=self._shard, workers=workers)
+
+    @property
+    def mode(self) -> str:
+        """The protocol's mode for the smallest shard."""
+        if not self._experiment.secure:
+            return "clear"
+        return _mode(self._experiment, self._experiment.clients // self._experiment.rows)
+
+    def plan(self, round_: int) -> Plan:
+        """Deal for the round's epoch; it depends on the run's seed, not on the clients' keys, which are always new."""
+        epoch = self._experiment.schedule(round_)
+        if epoch not in self._plans:
+            seed = stream(self._experiment.seed, "deal").bytes(32)
+            roster = dict.fromkeys(range(self._experiment.clients), b"")
+            self._plans = {epoch: deal(roster, shards=self._experiment.rows, epoch=epoch, seed=seed)}
+        return self._plans[epoch]
+
+    def __call__(self, updates: Tensor, model: Tensor, round_: int, absent: Mapping[ClientId, str]) -> Rows:
+        """Run the protocol in all shards."""
+        since = perf_counter()
+        exchange = Round(
+            self._clients,
+            updates.cpu().numpy(),
+            model=hashlib.sha256(model.cpu().numpy().tobytes()).digest(),
+            rounding=lambda client: stream(self._experiment.seed, "rounding", round_, client).bytes(32),
+            absent=absent,
+        )
+        task = Task(
+            job=self._job,
+            round=round_,
+            model=exchange.model,
+            coordinates=updates.shape[1],
+            encoding=self._encoding,
+            roster=self._clients.roster,
+            protocol=self._experiment.protocol,
+            epoch=round_,
+            secure=self._experiment.secure,
+        )
+        means, audit = shard_means(exchange, self.plan(round_), task, threads=self._clients.workers)
+        excluded = {
+            each.shard: why for each in audit.shards if (why := self._closed(each, exchange.silent)) is not None
+        }
+        kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
+        if len(kept) < len(means):
+            means = means[kept]
+        numbers = tuple(audit.opened[row] for row in kept)
+        return Rows(means, numbers, excluded, audit, exchange.waited, perf_counter() - since - exchange.waited)
+
+    def _shard(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
+        plan = self.plan(round_)
+        return plan.shards[plan.shard_of(client)]
+
+    def _closed(self, shard: ShardAudit, silent: Mapping[ClientId, str]) -> str | None:
+        """Say why a shard has no mean: in the clear it has none where the masked one would have had none."""
+        missing = [client for client in shard.members if client in silent]
+        _, needed = quorum(_mode(self._experiment, len(shard.members)), len(shard.members))
+        if shard.reason is None and len(shard.survivors) >= needed:
+            return None
+        if not missing:
+            return shard.reason
+        return f"{len(missing)} of {len(shard.members)} members sent nothing: {silent[missing[0]]}"
+
+
+def _mode(experiment: Experiment, members: int) -> Mode:
+    if experiment.protocol.mode != "auto":
+        return experiment.protocol.mode
+    return "all-or-nothing" if members <= 10 else "dropout-tolerant"

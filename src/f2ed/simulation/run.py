@@ -1,0 +1,242 @@
+"""One run, round by round: train, attack, protect, sum, estimate, move, evaluate, record."""
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from f2ed.errors import ConfigError
+from f2ed.estimators import Estimate
+from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
+from f2ed.learning.datasets.base import Say, quiet
+from f2ed.learning.threads import cores
+from f2ed.randomness import stream
+from f2ed.records import RoundRecord
+from f2ed.simulation.attackers import Attackers
+from f2ed.simulation.check import check, check_data
+from f2ed.simulation.header import digest, header, holds
+from f2ed.simulation.rows import Bare, Rows, Sharded
+from f2ed.simulation.settings import Experiment, experiment
+from f2ed.simulation.state import State
+from f2ed.simulation.stopwatch import Stopwatch
+
+__all__ = ["Simulation", "simulate"]
+
+
+def simulate(
+    settings: Experiment | None = None,
+    /,
+    *,
+    device: str = "cpu",
+    folder: Path | None = None,
+    say: Say = quiet,
+    **stated: Any,
+) -> Iterator[RoundRecord]:
+    """Run an experiment, and yield the record of each round as soon as it is over.
+
+    Settings are an `Experiment`, or keywords as in an experiment file: `simulate(data="digits", clients=30,
+    malicious=3, shards=10, attack="tma", rounds=5)`. `folder` is where data sets lie.
+    """
+    if (settings is None) == (not stated):
+        raise ConfigError("simulate wants an Experiment or settings as keywords, one of the two")
+    simulation = Simulation(settings or experiment(stated), device=device, folder=folder, say=say)
+    yield from (record for _, record in simulation.rounds())
+
+
+class Simulation:
+    """A run made ready: data dealt, model built, clients with their keys. `step` is one round."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        name: str = "",
+        arm: dict[str, str] | None = None,
+        data: Data | None = None,
+        device: str = "cpu",
+        folder: Path | None = None,
+        workers: int | None = None,
+        say: Say = quiet,
+    ) -> None:
+        check(experiment)
+        data = experiment.data(folder, say=say) if data is None else data
+        partition = check_data(experiment, data)
+        self.experiment, self.device = experiment, torch.device(device)
+        self.digest = digest(experiment)
+        self.data = data.to(self.device)
+        seed, workers = experiment.seed, workers or cores()
+        module = experiment.model(data.shape, data.classes, seed)
+        self._first = flatten(module).to(self.device)
+        self._cohort = Cohort(
+            module, device=self.device, workers=workers if self.device.type == "cpu" else None, say=say
+        )
+        self._evaluator = Evaluator(module, self.device)
+        self._clients = hand_out(self.data.train, partition)
+        picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
+        self.malicious = tuple(sorted(map(int, picked)))
+        self._attackers = self._enlist()
+        self._rows = Sharded(experiment, self.digest[:16], workers) if experiment.sharded else Bare(experiment)
+        self.header = header(
+            experiment,
+            name=name or self.digest[:8],
+            arm=arm or {},
+            device=self.device,
+            dimension=self._cohort.layout.dimension,
+            malicious=self.malicious,
+            partition=partition,
+            plan=self._rows.plan(0),
+            mode=self._rows.mode,
+        )
+
+    def start(self) -> State:
+        """Return where the run stands before its first round."""
+        memory = None
+        if self.experiment.client_momentum is not None:
+            memory = Memory.empty(self.experiment.clients, self._cohort.layout.dimension, self.device)
+        return State(0, self._first, memory=memory)
+
+    def rounds(self, state: State | None = None) -> Iterator[tuple[State, RoundRecord]]:
+        """Yield each round's record with the state after it, from the state given or from the start."""
+        state = state or self.start()
+        while state.round < self.experiment.rounds:
+            state, record = self.step(state)
+            yield state, record
+
+    def step(self, state: State) -> tuple[State, RoundRecord]:
+        """Take one round; the same state always gives the same."""
+        watch = Stopwatch(self.device)
+        updates, memory = self._train(state, watch)
+        with watch("sum"):
+            rows = self._rows(updates, state.model, state.round, self._absent(state.round))
+        watch.add("sum", -rows.protect)
+        watch.add("protect", rows.protect)
+        del updates
+        with watch("estimate"):
+            estimate, stopped = self._estimate(rows, state)
+            moved = None if estimate is None else torch.as_tensor(estimate.mean).to(self.device)
+            model = state.model if moved is None else state.model + moved
+        with watch("evaluate"):
+            score = self._evaluator.score(model, self.data.test)
+            success = None if self._attackers is None else self._attackers.success(self._evaluator, model)
+        record = RoundRecord(
+            round=state.round,
+            accuracy=score.accuracy,
+            loss=score.loss if isfinite(score.loss) else None,
+            success=None if success is None else success.others,
+            success_every=None if success is None else success.every,
+            step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
+            stopped=stopped,
+            seconds=watch.read(),
+            **self._seen(rows, estimate, state.round),
+        )
+        return State(state.round + 1, model, state.previous if moved is None else moved, memory), record
+
+    def _enlist(self) -> Attackers | None:
+        it = self.experiment
+        if it.attack is None:
+            return None
+        own = [self._clients[client] for client in self.malicious]
+        return Attackers(
+            it.attack,
+            self.malicious,
+            own,
+            data=self.data,
+            training=it.training,
+            estimator=it.estimator,
+            seed=it.seed,
+        )
+
+    def _train(self, state: State, watch: Stopwatch) -> tuple[Tensor, Memory | None]:
+        """Return what every client sends, [n, d], and the clients' momentum afterwards."""
+        attackers, everyone = self._attackers, range(self.experiment.clients)
+        honest = [client for client in everyone if attackers is None or client not in attackers.clients]
+        # Malicious clients that train as the others do train along with them.
+        astray = attackers is not None and not attackers.attack.trains_honestly
+        with watch("train"):
+            trained = honest if astray else list(everyone)
+            jobs = [Job(client, self._clients[client], self.experiment.training) for client in trained]
+            updates = self._cohort(state.model, jobs, seed=self.experiment.seed, round_=state.round)
+            memory = state.memory
+            if self.experiment.client_momentum is not None and memory is not None:
+                updates, memory = ClientMomentum(self.experiment.client_momentum)(updates, trained, memory)
+        if attackers is None:
+            return updates, memory
+        with watch("attack"):
+            shards = self._rows.plan(state.round).shards
+            malicious = list(attackers.clients)
+            own = attackers.train(self._cohort, state.model, shards, state.round) if astray else updates[malicious]
+            sent = attackers.send(
+                own,
+                updates if astray else updates[honest],
+                model=state.model,
+                shards=shards,
+                tensors=self._cohort.layout.sizes,
+                round_=state.round,
+            )
+            if astray:
+                every = updates.new_empty(len(everyone), updates.shape[1])
+                every[honest] = updates
+                updates = every
+            updates[malicious] = sent.to(updates)
+        return updates, memory
+
+    def _absent(self, round_: int) -> dict[int, str]:
+        """Draw who falls silent in this round."""
+        if not self.experiment.dropout:
+            return {}
+        lots = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
+        return {int(client): "dropped out" for client in np.flatnonzero(lots < self.experiment.dropout)}
+
+    def _estimate(self, rows: Rows, state: State) -> tuple[Estimate | None, str]:
+        """Return the estimate and why it stopped; none where too few rows are left for it, and the model stays."""
+        if not rows.numbers:
+            return None, "no step: nothing was opened"
+        # Estimators see what is on a CPU as NumPy arrays, and means of shards are there in any case.
+        previous: Any = state.previous
+        if previous is not None and not getattr(rows.matrix, "is_cuda", False):
+            previous = previous.cpu().numpy()
+        try:
+            estimate = self.experiment.estimator(
+                rows.matrix,
+                previous=previous,
+                tensors=self._cohort.layout.sizes,
+                rng=stream(self.experiment.seed, "estimator", state.round),
+            )
+        except ConfigError as error:
+            return None, f"no step: {error}"
+        return estimate, estimate.stopped
+
+    def _seen(self, rows: Rows, estimate: Estimate | None, round_: int) -> dict[str, Any]:
+        """Return what the record says about the shards."""
+        shards = self._rows.plan(round_).shards
+        bad = set() if self._attackers is None else set(self._attackers.clients)
+        contaminated = tuple(number for number, members in enumerate(shards) if not bad.isdisjoint(members))
+        excluded, weights = dict(rows.excluded), None
+        if estimate is not None:
+            excluded |= {rows.numbers[row]: "not finite" for row in estimate.excluded}
+            if estimate.weights is not None:
+                every = np.zeros(len(shards))
+                every[list(rows.numbers)] = estimate.weights
+                weights = tuple(float(weight) for weight in every)
+        seen: dict[str, Any] = {
+            "weights": weights,
+            "excluded": dict(sorted(excluded.items())),
+            "contaminated": contaminated,
+            "eigenvalue": None if estimate is None else estimate.eigenvalue,
+            "iterations": 0 if estimate is None else estimate.iterations,
+            "guarantee": holds(self.experiment, len(rows.numbers)).region,
+        }
+        if rows.audit is not None:
+            audits, n = rows.audit.shards, self.experiment.clients
+            seen |= {
+                "clipped": sum(each.clipped for each in audits),
+                "clipped_honest": sum(each.clipped for each in audits if each.shard not in contaminated),
+                "shortened": sum(each.shortened for each in audits),
+                "bytes_up": round(sum(each.bytes_up for each in audits) / n),
+                "bytes_down": round(sum(each.bytes_down for each in audits) / n),
+            }
+        return seen

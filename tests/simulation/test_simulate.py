@@ -1,0 +1,232 @@
+"""A whole run in this process: masked equals plain, seeds repeat, and what is odd is on record."""
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from f2ed.attacks import TMA
+from f2ed.errors import ConfigError
+from f2ed.estimators import FilterL2
+from f2ed.simulation import Experiment, Simulation, experiment, simulate
+from f2ed.simulation.state import State, pack, unpack
+
+SMALL = {
+    "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 4},
+    "model": {"kind": "mlp", "hidden": [8]},
+    "training": {"lr": 0.1},
+    "clients": 12,
+    "malicious": 2,
+    "shards": 4,
+    "rounds": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def final(**changes):
+    """Run to the end; return the last model's bytes and all records without what differs from machine to machine."""
+    simulation = Simulation(experiment(SMALL | changes), workers=1)
+    states, records = zip(*simulation.rounds(), strict=True)
+    return states[-1].model.numpy().tobytes(), records
+
+
+def without_costs(record):
+    found = msgspec.to_builtins(record)
+    for name in ("seconds", "bytes_up", "bytes_down"):
+        del found[name]
+    return found
+
+
+@pytest.mark.parametrize("attack", ["none", "tma", {"kind": "mra", "boost": "shard"}])
+@pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
+def test_masked_equals_plain_to_the_bit(attack, mode):
+    masked, records = final(attack=attack, protocol={"mode": mode})
+    plain, clear = final(attack=attack, protocol={"mode": mode}, secure=False)
+    assert masked == plain
+    assert [without_costs(record) for record in records] == [without_costs(record) for record in clear]
+
+
+def test_masked_equals_plain_where_clients_drop_out():
+    masked, records = final(dropout=0.15, rounds=6)
+    plain, clear = final(dropout=0.15, rounds=6, secure=False)
+    assert masked == plain
+    assert any(record.excluded for record in records)
+    assert not all(record.excluded for record in records)
+    assert [without_costs(record) for record in records] == [without_costs(record) for record in clear]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another():
+    first, _ = final(attack="tma", seed=3)
+    again, _ = final(attack="tma", seed=3)
+    other, _ = final(attack="tma", seed=4)
+    assert first == again != other
+
+
+LARGER = SMALL | {
+    "data": {"kind": "synthetic", "train": 720, "test": 200, "noise": 0.2},
+    "model": {"kind": "mlp", "hidden": [32]},
+    "training": {"lr": 0.2, "local_epochs": 3},
+    "clients": 24,
+    "shards": 8,
+    "rounds": 8,
+}
+
+
+def test_a_run_learns():
+    *_, last = simulate(**LARGER)
+    assert last.accuracy > 0.8
+    assert last.success is None
+    assert last.contaminated == ()
+
+
+def test_a_backdoor_opens_under_the_mean_and_not_under_the_filter():
+    backdoor = {"kind": "mra", "epochs": 10, "trigger": {"size": 4}}
+    *_, fooled = simulate(**(LARGER | {"attack": backdoor, "estimator": "mean"}))
+    *_, safe = simulate(**(LARGER | {"attack": backdoor}))
+    assert fooled.success > 0.9
+    assert safe.success < 0.3
+    assert fooled.success_every > fooled.success * 0.9
+    assert safe.believed_attackers < fooled.believed_attackers
+
+
+def test_without_shards_the_estimator_sees_every_update_and_the_header_says_so():
+    simulation = Simulation(experiment(SMALL | {"shards": "none", "attack": "tma"}), workers=1)
+    _, record = simulation.step(simulation.start())
+    assert simulation.header.mode == "none"
+    assert simulation.header.hidden_among == 1
+    assert any("no secure aggregation" in note for note in simulation.header.notes)
+    assert len(record.weights) == 12
+    assert record.contaminated == simulation.malicious
+    assert record.bytes_up == 0
+
+
+def test_as_many_shards_as_clients_is_the_same_as_none():
+    bare, _ = final(shards="none")
+    each, _ = final(shards=12)
+    assert bare == each
+
+
+def test_the_header_holds_what_is_needed_to_run_it_again():
+    simulation = Simulation(experiment(SMALL), name="mine", arm={"attack": "none"}, workers=1)
+    header = simulation.header
+    assert msgspec.convert(header.settings, Experiment) == simulation.experiment
+    assert header.name == "mine"
+    assert sum(header.samples) == 240
+    assert [sum(counts) for counts in header.labels] == list(header.samples)
+    assert sorted(client for members in header.shards for client in members) == list(range(12))
+    assert header.mode == "all-or-nothing"
+    assert header.hidden_among == 3
+    assert "50% of 4 rows" in header.verdict
+    assert "hidden among at least 3" in header.verdict
+    assert set(header.versions) == {"f2ed", "python", "numpy", "torch"}
+
+
+def test_epsilon_is_the_worst_case_unless_it_is_stated():
+    assert experiment(SMALL).estimator == FilterL2(epsilon=0.25)  # 2 of 4 would be half, so one is withstood
+    assert experiment(SMALL | {"malicious": 1}).estimator == FilterL2(epsilon=0.25)
+    stated = experiment(SMALL | {"estimator": {"kind": "filter-l2", "epsilon": 0.1}}).estimator
+    assert stated == FilterL2(epsilon=0.1)
+
+
+def test_epsilon_is_at_most_what_the_rule_withstands_and_the_header_says_so():
+    settled = experiment(SMALL | {"clients": 45, "shards": 15, "malicious": 7, "estimator": "bulyan"})
+    assert settled.estimator.epsilon == 3 / 15
+    notes = Simulation(msgspec.structs.replace(settled, rounds=1), workers=1).header.notes
+    assert any("withstand 3 of 15" in note for note in notes)
+
+
+def test_inner_rules_get_their_epsilon_too():
+    table = {"kind": "bucketing", "size": 2, "inner": "trimmed-mean"}
+    settled = experiment(SMALL | {"clients": 36, "shards": 12, "malicious": 1, "estimator": table})
+    assert settled.estimator.inner.epsilon == 1 / 6
+
+
+def test_settings_may_be_values():
+    settled = experiment(SMALL | {"attack": TMA(), "estimator": FilterL2(epsilon=0.2)})
+    assert settled.attack == TMA()
+    assert settled.estimator == FilterL2(epsilon=0.2)
+
+
+def test_a_state_becomes_bytes_and_back_and_the_run_goes_on_as_before():
+    simulation = Simulation(experiment(SMALL | {"client_momentum": 0.9, "estimator": "centered-clipping"}), workers=1)
+    state, _ = simulation.step(simulation.start())
+    packed = pack(state, simulation.digest)
+    restored = unpack(packed, simulation.digest, simulation.device)
+    on, record = simulation.step(state)
+    again, same = simulation.step(restored)
+    assert torch.equal(on.model, again.model)
+    assert torch.equal(on.memory.averages, again.memory.averages)
+    assert without_costs(record) == without_costs(same)
+
+
+def test_a_state_of_other_settings_is_refused():
+    packed = pack(State(0, torch.zeros(3)), "one")
+    with pytest.raises(ConfigError, match="other settings"):
+        unpack(packed, "another", torch.device("cpu"))
+    with pytest.raises(ConfigError, match="not a checkpoint"):
+        unpack(packed[:5], "one", torch.device("cpu"))
+
+
+def test_a_diverged_client_closes_its_shard_and_the_round_goes_on():
+    attack = {"kind": "gaussian"}
+    simulation = Simulation(experiment(SMALL | {"attack": attack, "malicious": 1}), workers=1)
+    send = simulation._attackers.send
+    simulation._attackers.send = lambda *given, **named: send(*given, **named) * np.nan
+    state, record = simulation.step(simulation.start())
+    assert list(record.excluded) == list(record.contaminated)
+    assert "NaN" in record.excluded[record.contaminated[0]]
+    assert torch.isfinite(state.model).all()
+    assert record.weights[record.contaminated[0]] == 0
+
+
+def test_if_no_shard_opens_the_model_stays_as_it_is():
+    simulation = Simulation(experiment(SMALL | {"dropout": 0.99}), workers=1)
+    start = simulation.start()
+    state, record = simulation.step(start)
+    assert torch.equal(state.model, start.model)
+    assert record.stopped.startswith("no step")
+    assert len(record.excluded) == 4
+    assert record.step == 0
+
+
+def test_if_too_few_rows_are_left_for_the_rule_the_model_stays_as_it_is():
+    rule = {"kind": "krum", "epsilon": 0.25}
+    simulation = Simulation(
+        experiment(SMALL | {"clients": 15, "shards": 5, "estimator": rule, "dropout": 0.3}), workers=1
+    )
+    assert any(record.stopped.startswith("no step: ") for _, record in simulation.rounds())
+
+
+def test_the_clip_binds_attackers_and_is_counted():
+    attack = {"kind": "gaussian"}
+    _, records = final(attack=attack, clip=0.5)
+    assert records[0].clipped > 0
+    assert records[0].clipped_honest == 0
+
+
+def test_new_deals_come_when_the_schedule_says():
+    simulation = Simulation(experiment(SMALL | {"schedule": "every-round", "attack": "tma", "rounds": 6}), workers=1)
+    assert len({record.contaminated for _, record in simulation.rounds()}) > 1
+    fixed = Simulation(experiment(SMALL | {"attack": "tma", "rounds": 6}), workers=1)
+    assert len({record.contaminated for _, record in fixed.rounds()}) == 1
+
+
+def test_bytes_are_those_of_the_upload_and_little_more():
+    simulation = Simulation(experiment(SMALL), workers=1)
+    _, record = simulation.step(simulation.start())
+    payload = 4 * simulation.header.dimension
+    assert payload < record.bytes_up < payload + 300
+
+
+def test_simulate_wants_settings_once():
+    with pytest.raises(ConfigError, match="one of the two"):
+        next(simulate())
+    with pytest.raises(ConfigError, match="one of the two"):
+        next(simulate(experiment(SMALL), clients=3))
