@@ -39,9 +39,9 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l2: Annotated[float, Meta(gt=0)] = inf
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     ring: Width | None = None
-    """Bits of the sum; by default the smallest native word that cannot overflow."""
+    """Bits of the sum; by default the smallest native word that cannot overflow. Bits to spare catch garbage."""
     packed: bool = False
-    """Whether that default may be 24 bits, three bytes on the wire."""
+    """Whether that default may be 24 bits: three bytes on the wire, and fewer bits to spare."""
 
     def __post_init__(self) -> None:
         """Hold values made in Python to the bounds that files are held to."""
