@@ -1,5 +1,7 @@
 """Train many clients at once: one matrix of weights, one gradient call and one optimiser's step for all of them."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,39 +11,88 @@ from f2ed.learning.schedule import Schedule
 
 __all__ = ["train_batched"]
 
+# Recording a step costs about five of them.
+_WORTH_RECORDING = 20
+
 
 @torch.no_grad()
 def train_batched(start: Tensor, trained: int, schedule: Schedule, out: Tensor, gradients: Gradients) -> None:
     """Train the schedule's clients and write their updates into the rows of `out`.
 
-    Buffers do not change in models that can be trained so; their part of an update is zero.
+    Buffers do not change in models that can be trained so; their part of an update is zero. On a GPU the
+    steps of clients of equal length are recorded once and replayed, which spares the launches.
     """
-    buffers, training = start[trained:], schedule.training
     begun = torch.stack([(start if job.start is None else job.start)[:trained] for job in schedule.jobs])
-    weights = begun.clone()
-    state = begin(training, weights)
-    pull, mask = _pull(schedule, trained), _mask(schedule, trained)
-    for at, active in enumerate(schedule.active):
-        now = weights[:active]
-        images = schedule.pool[schedule.index[at, :active]]
-        slope = gradients(now, buffers, images, schedule.labels[at, :active], schedule.shares[at, :active])
-        if pull is not None:
-            slope.add_((now - pull[1][:active]) * pull[0][:active])
-        step(training, now, slope, tuple(part[:active] for part in state))
-        if mask is not None:
-            torch.where(mask[:active], now, begun[:active], out=now)
+    training = _Training(schedule, start[trained:], begun, gradients)
+    if start.is_cuda and len(schedule.active) >= _WORTH_RECORDING and schedule.active[-1] == schedule.clients:
+        _replay(training, schedule)
+    else:
+        for at, active in enumerate(schedule.active):
+            training.step(schedule.index[at, :active], schedule.labels[at, :active], schedule.shares[at, :active])
     rows = torch.tensor(schedule.places, device=out.device)
-    out[rows, :trained] = weights.sub_(begun)
+    out[rows, :trained] = training.weights.sub_(begun)
     out[rows, trained:] = 0
 
 
-def _pull(schedule: Schedule, trained: int) -> tuple[Tensor, Tensor] | None:
-    """Return the strengths `[n, 1]` and centres `[n, t]`, if the clients are pulled."""
+class _Training:
+    """The state of some clients' training."""
+
+    def __init__(self, schedule: Schedule, buffers: Tensor, begun: Tensor, gradients: Gradients) -> None:
+        self.settings, self.pool = schedule.training, schedule.pool
+        self.buffers, self.begun, self.gradients = buffers, begun, gradients
+        self.weights = begun.clone()
+        self.state = begin(self.settings, self.weights)
+        self.pull, self.mask = _pull(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
+
+    def step(self, index: Tensor, labels: Tensor, shares: Tensor) -> None:
+        """Move the first clients, as many as there are batches, one step."""
+        active = len(index)
+        now = self.weights[:active]
+        slope = self.gradients(now, self.buffers, self.pool[index], labels, shares)
+        if self.pull is not None:
+            slope.add_((now - self.pull.centres[:active]) * self.pull.strengths[:active])
+        step(self.settings, now, slope, tuple(part[:active] for part in self.state))
+        if self.mask is not None:
+            torch.where(self.mask[:active], now, self.begun[:active], out=now)
+
+
+def _replay(training: _Training, schedule: Schedule) -> None:
+    """Run all steps by replaying a CUDA graph of one."""
+    batch = schedule.index[0].clone(), schedule.labels[0].clone(), schedule.shares[0].clone()
+    changing = (training.weights, *training.state)
+    before = [part.clone() for part in changing]
+    # PyTorch asks for a few runs on a stream of their own before a recording.
+    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            training.step(*batch)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        training.step(*batch)
+    for part, value in zip(changing, before, strict=True):
+        part.copy_(value)
+    for at in range(len(schedule.active)):
+        for static, source in zip(batch, (schedule.index, schedule.labels, schedule.shares), strict=True):
+            static.copy_(source[at])
+        graph.replay()
+
+
+@dataclass(frozen=True, eq=False)
+class _Pull:
+    """The strengths `[n, 1]` and centres `[n, t]` of clients that are pulled."""
+
+    strengths: Tensor
+    centres: Tensor
+
+
+def _pull(schedule: Schedule, trained: int) -> _Pull | None:
     pulls = [job.pull for job in schedule.jobs if job.pull is not None]
     if not pulls:
         return None
     centres = torch.stack([pull.centre[:trained] for pull in pulls])
-    return centres.new_tensor([[pull.strength] for pull in pulls]), centres
+    return _Pull(centres.new_tensor([[pull.strength] for pull in pulls]), centres)
 
 
 def _mask(schedule: Schedule, trained: int) -> Tensor | None:

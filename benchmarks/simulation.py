@@ -1,0 +1,184 @@
+"""Training many clients: samples per second of the cohort, and ratios to the loops it replaces, measured in one run.
+
+    python benchmarks/simulation.py                  the paper's CNN and an MLP, 100 clients of 600 samples
+    python benchmarks/simulation.py --quick          fewer clients (ratios are noisier)
+    python benchmarks/simulation.py --device cuda    on a GPU
+    python benchmarks/simulation.py --json           one JSON document instead of a table
+
+All contenders train the same clients on the same synthetic images (28 x 28, ten classes) for one epoch of SGD in
+batches of ten, from the same weights:
+
+    cohort          `f2ed.learning.Cohort`, which chooses its path by itself
+    sequential      `f2ed.learning.Local`, one client after another, tensors in memory
+    authors' style  a copy of the model, a DataLoader and an optimiser per client; every image is made a tensor and
+                    normalised when it is loaded, step by step as torchvision's transforms do
+
+Slow contenders train fewer clients, as many as give a steady figure; all figures are per sample. Contenders take
+turns, and the best of the repeats counts, so that other work on the machine disturbs all alike.
+"""
+
+import argparse
+import copy
+import json
+import os
+import platform
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from f2ed.learning import Cohort, Job, Local, Training, Turn, flatten, hand_out
+from f2ed.learning.datasets import Data, Samples, Synthetic
+from f2ed.learning.models import Cnn, Logistic, Mlp
+from f2ed.learning.partition import Iid
+
+MODELS = {"cnn": Cnn(), "mlp": Mlp(), "logistic": Logistic()}
+TRAINING = Training(lr=0.01, batch=10, local_epochs=1)
+MEAN, DEVIATION = 0.1307, 0.3081
+TARGETS = {("cpu", "cnn"): 2.3, ("cpu", "mlp"): 20.0, ("cuda", "cnn"): 25.0}
+
+
+class Pictures(Dataset):
+    """Images as bytes, turned into normalised tensors one by one."""
+
+    def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
+        self.pixels, self.labels = pixels, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
+        return normalise(to_tensor(np.array(self.pixels[at], copy=True)), (MEAN,), (DEVIATION,)), int(self.labels[at])
+
+
+def to_tensor(picture: np.ndarray) -> torch.Tensor:
+    """Do what a transform to tensors does: height x width x channels of bytes become floats in [0, 1]."""
+    image = torch.from_numpy(picture)
+    image = image.view(picture.shape[0], picture.shape[1], 1)
+    return image.permute((2, 0, 1)).contiguous().to(dtype=torch.get_default_dtype()).div(255)
+
+
+def normalise(image: torch.Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> torch.Tensor:
+    """Do what a normalising transform does: check, copy, shift and divide."""
+    image = image.clone()
+    shift, scale = torch.as_tensor(mean, dtype=image.dtype), torch.as_tensor(deviation, dtype=image.dtype)
+    if (scale == 0).any():
+        raise ValueError("a deviation of zero")
+    return image.sub_(shift.view(-1, 1, 1)).div_(scale.view(-1, 1, 1))
+
+
+def authors_style(model: nn.Module, pictures: list[Pictures], device: str) -> list[np.ndarray]:
+    """Train client after client as the authors' script does; return the updates."""
+    updates = []
+    for mine in pictures:
+        client = copy.deepcopy(model).train()
+        optimiser = torch.optim.SGD(client.parameters(), lr=TRAINING.lr)
+        for images, labels in DataLoader(mine, batch_size=TRAINING.batch, shuffle=True):
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(client(images.to(device)), labels.to(device))
+            loss.backward()
+            optimiser.step()
+        before, after = model.state_dict(), client.state_dict()
+        updates.append(np.concatenate([(after[name] - before[name]).cpu().numpy().ravel() for name in before]))
+    return updates
+
+
+def timed(action: Callable[[], object], device: str) -> float:
+    start = perf_counter()
+    action()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return perf_counter() - start
+
+
+def contenders(model: nn.Module, data: Data, clients: int, slow: int, device: str):
+    """Return what to run: name, action and the number of clients it trains."""
+    train = data.train.to(device)
+    dealt = hand_out(train, Iid()(data.train.labels.numpy(), clients, 0))
+    jobs = [Job(number, mine, TRAINING) for number, mine in enumerate(dealt)]
+    start, cohort, local = flatten(model), Cohort(model, device=device), Local(model)
+    pictures = [as_pictures(mine.samples.to("cpu")) for mine in dealt[:slow]]
+
+    def sequential() -> None:
+        for job in jobs[:slow]:
+            local.train(start, job, Turn(0, 0, job.client))
+
+    yield "cohort", lambda: cohort(start, jobs, seed=0, round_=0), clients
+    yield "sequential", sequential, slow
+    yield "authors' style", lambda: authors_style(model, pictures, device), slow
+    yield cohort, None, 0
+
+
+def as_pictures(samples: Samples) -> Pictures:
+    pixels = ((samples.images[:, 0] * DEVIATION + MEAN).clamp(0, 1) * 255).byte().numpy()
+    return Pictures(pixels, samples.labels.numpy())
+
+
+def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
+    clients, size = (20, 600) if args.quick else (100, 600)
+    slow = {"cnn": 2 if args.quick else 6}.get(name, 10 if args.quick else 30)
+    data = Synthetic(train=clients * size, test=10, side=28)()
+    model = MODELS[name](data.shape, data.classes, 0).to(args.device)
+    *actions, (cohort, _, _) = contenders(model, data, clients, slow, args.device)
+    for _, action, _ in actions:  # the first run pays for choosing, compiling and caches
+        action()
+    best = {label: float("inf") for label, _, _ in actions}
+    for _ in range(args.repeats):
+        for label, action, trained in actions:
+            best[label] = min(best[label], timed(action, args.device) / (trained * size))
+    rates = {label: 1 / seconds for label, seconds in best.items()}
+    return {
+        "model": name,
+        "path": cohort.path,
+        "parameters": cohort.layout.dimension,
+        "samples_per_second": {label: round(rate) for label, rate in rates.items()},
+        "epoch_of_100_clients_of_600_s": {label: round(60_000 / rate, 3) for label, rate in rates.items()},
+        "times_sequential": round(rates["cohort"] / rates["sequential"], 2),
+        "times_authors_style": round(rates["cohort"] / rates["authors' style"], 2),
+        "target": TARGETS.get((args.device, name)),
+    }
+
+
+def machine(device: str) -> dict[str, object]:
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def show(found: dict[str, object]) -> None:
+    print(", ".join(f"{key} {value}" for key, value in found["machine"].items()))
+    for row in found["models"]:
+        print(f"\n{row['model']}: {row['parameters']} parameters, path {row['path']!r}")
+        for label, rate in row["samples_per_second"].items():
+            seconds = row["epoch_of_100_clients_of_600_s"][label]
+            print(f"  {label:<16}{rate:>12,} samples/s   {seconds:>8} s for an epoch of 100 clients of 600")
+        target = f" (wanted: {row['target']})" if row["target"] else ""
+        print(
+            f"  cohort = {row['times_sequential']} x sequential = {row['times_authors_style']} x authors' style{target}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer clients")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--models", nargs="+", default=["cnn", "mlp", "logistic"], choices=tuple(MODELS))
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    found = {"machine": machine(args.device), "models": [measure(name, args) for name in args.models]}
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found)
+
+
+if __name__ == "__main__":
+    main()
