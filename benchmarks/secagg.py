@@ -6,7 +6,8 @@
     python benchmarks/secagg.py --peer DIRECTORY    also look for Flower there
 
 The limit is what the machine allows for m masks over d words: AES-256-CTR by OpenSSL through `cryptography` into a
-reused buffer, plus one addition per mask, both on blocks that stay in the cache, in one thread. The peer is Flower's
+reused buffer, plus one addition per mask, both on blocks that stay in the cache, in one thread. It is measured again
+beside everything that is compared with it, and all times are the shortest of several. The peer is Flower's
 SecAgg+: its own functions, called as its client and its workflow call them. It is left out where it is not
 installed; to have it:
 
@@ -92,6 +93,24 @@ def _limit_of(block: int, times: int) -> Limit:
     return Limit(aes / (block * times), add / (block * times))
 
 
+def expand_and_add(total: int, block: int = 1 << 18) -> Callable[[], None]:
+    """Return what the limit counts, for so many bytes of masks; its buffers are made and touched beforehand."""
+    encryptor = Cipher(algorithms.AES(bytes(range(32))), modes.CTR(bytes(16))).encryptor()
+    zeros, out = bytes(block), bytearray(block)
+    words, mask = np.ones(block // WORD, "<u4"), np.frombuffer(out, "<u4")
+    whole, rest = divmod(total, block)
+    last = memoryview(out)[:rest]
+
+    def work() -> None:
+        for _ in range(whole):
+            encryptor.update_into(zeros, out)
+            np.add(words, mask, out=words)
+        encryptor.update_into(zeros[:rest], last)
+        np.add(words[: rest // WORD], mask[: rest // WORD], out=words[: rest // WORD])
+
+    return work
+
+
 def adding(uploads: int, d: int) -> float:
     """Return the seconds to add so many vectors that come from memory, not from the cache."""
     total, few = np.zeros(d, "<u4"), [np.ones(d, "<u4") for _ in range(min(uploads, 10))]
@@ -100,41 +119,50 @@ def adding(uploads: int, d: int) -> float:
 
 def best(work: Callable[[], object], times: int = 5) -> float:
     """Return the shortest of some runs: what the code takes when nothing else disturbs it."""
+    return min(_seconds(work) for _ in range(times))
 
-    def once() -> float:
-        start = perf_counter()
-        work()
-        return perf_counter() - start
 
-    return min(once() for _ in range(times))
+def race(*works: Callable[[], object], times: int) -> list[float]:
+    """Return the shortest run of each, taken in turns, so that a busy machine is as busy for all of them."""
+    turns = [[_seconds(work) for work in works] for _ in range(times)]
+    return [min(column) for column in zip(*turns, strict=True)]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
 
 
 # --- masking alone
 
 
-def masking(sizes: list[int], lengths: list[int], limit: Limit, peer: "Flower | None") -> Iterator[dict]:
+def masking(sizes: list[int], lengths: list[int], peer: "Flower | None") -> Iterator[dict]:
     for s in sizes:
         for d in lengths:
-            yield _masking_of(s, d, limit, peer)
+            yield _masking_of(s, d, peer)
 
 
-def _masking_of(s: int, d: int, limit: Limit, peer: "Flower | None") -> dict:
+def _masking_of(s: int, d: int, peer: "Flower | None") -> dict:
     words, masks = np.zeros(d, "<u4"), [Mask(os.urandom(32), negative=bool(i % 2)) for i in range(s)]
-    times = 3 if s * d >= LONG else 9
-    one = best(lambda: add_masks(words, masks, threads=1), times)
-    two = best(lambda: add_masks(words, masks, threads=2), times)
-    theirs = peer.mask(s, d) if peer and s * d <= 10**7 else None
+    limit, one, two, *theirs = race(
+        expand_and_add(s * d * WORD),
+        lambda: add_masks(words, masks, threads=1),
+        lambda: add_masks(words, masks, threads=2),
+        *([peer.masks(s, d)] if peer and s * d <= 10**7 else []),
+        times=5 if s * d >= LONG else 15,
+    )
     return {
         "s": s,
         "d": d,
-        "limit_ms": 1e3 * limit.masks(s, d),
+        "limit_ms": 1e3 * limit,
         "one_thread_ms": 1e3 * one,
-        "one_thread_to_limit": one / limit.masks(s, d),
+        "one_thread_to_limit": one / limit,
         "two_threads_ms": 1e3 * two,
-        "two_threads_to_limit": two / limit.masks(s, d),
-        "flower_ms": theirs and 1e3 * theirs,
-        "flower_to_one_thread": theirs and theirs / one,
-        "flower_to_two_threads": theirs and theirs / two,
+        "two_threads_to_limit": two / limit,
+        "flower_ms": 1e3 * theirs[0] if theirs else None,
+        "flower_to_one_thread": theirs[0] / one if theirs else None,
+        "flower_to_two_threads": theirs[0] / two if theirs else None,
     }
 
 
@@ -148,18 +176,17 @@ def whole_upload(s: int, d: int, peer: "Flower | None") -> dict:
         add_masks(words, masks, threads=threads)
         return write(Upload(bytes(8), Ring(32).pack(words)))
 
-    one, two = best(lambda: work(1), 9), best(lambda: work(2), 9)
-    theirs = peer.upload(s, update) if peer else (None, None)
+    one, two, *theirs = race(lambda: work(1), lambda: work(2), *([peer.upload(s, update)] if peer else []), times=9)
     return {
         "s": s,
         "d": d,
         "one_thread_ms": 1e3 * one,
         "two_threads_ms": 1e3 * two,
         "bytes": len(work(1)),
-        "flower_ms": peer and 1e3 * theirs[0],
-        "flower_bytes": theirs[1],
-        "flower_to_one_thread": peer and theirs[0] / one,
-        "flower_to_two_threads": peer and theirs[0] / two,
+        "flower_ms": 1e3 * theirs[0] if theirs else None,
+        "flower_bytes": sum(map(len, peer.upload(s, update)())) if peer else None,
+        "flower_to_one_thread": theirs[0] / one if theirs else None,
+        "flower_to_two_threads": theirs[0] / two if theirs else None,
     }
 
 
@@ -288,21 +315,22 @@ class Shard:
             self.timing.server[name] += perf_counter() - start
 
 
-def protocol(sizes: list[int], lengths: list[int], limit: Limit) -> Iterator[dict]:
+def protocol(sizes: list[int], lengths: list[int]) -> Iterator[dict]:
     for d in lengths:
         update = np.random.default_rng(d).normal(0, 0.02, d).astype(np.float32)
         for s in sizes:
             for mode in MODES:
-                yield _one_case(mode, s, update, 0, limit)
+                yield _one_case(mode, s, update, 0)
                 # A shard that stays closed takes the same work and shows nothing new: not in the longest runs.
                 if mode == "dropout-tolerant" or s * d < LONG:
-                    yield _one_case(mode, s, update, -(-s // 10), limit)
+                    yield _one_case(mode, s, update, -(-s // 10))
 
 
-def _one_case(mode: str, s: int, update: np.ndarray, dropped: int, limit: Limit) -> dict:
+def _one_case(mode: str, s: int, update: np.ndarray, dropped: int) -> dict:
     d = len(update)
     closed = mode == "all-or-nothing" and dropped > 0
     rounds = [_one_round(mode, s, update, dropped) for _ in range(1 if s * d >= LONG else 3)]
+    limit = measure_limit(1 << 24)
     # The shortest over clients and rounds: what the code takes when nothing else disturbs it.
     client = {step: 1e3 * min(min(each.client[step]) for each in rounds) for step in rounds[0].client}
     server = {step: 1e3 * min(each.server[step] for each in rounds) for step in rounds[0].server}
@@ -480,14 +508,14 @@ class Flower:
         self.quantize, self.to_bytes = quantize, ndarray_to_bytes
         self.private_key = asymmetric.private_key_to_bytes(asymmetric.generate_key_pairs()[0])
 
-    def mask(self, s: int, d: int) -> float:
-        """Time the masks of one client of s: its own and s - 1 with others. Key agreement is not counted."""
+    def masks(self, s: int, d: int) -> Callable[[], list]:
+        """Return the masking of one client of s: its own mask and s - 1 with others. Keys are agreed already."""
         seeds = [os.urandom(32) for _ in range(s)]
         vector = [np.ones(1, np.int64), np.random.default_rng(1).integers(0, self.TARGET, d).astype(np.int32)]
-        return best(lambda: self._masked(vector, seeds), 3)
+        return lambda: self._masked(vector, seeds)
 
-    def upload(self, s: int, update: np.ndarray) -> tuple[float, int]:
-        """Time quantising, masking and writing; return the bytes too."""
+    def upload(self, s: int, update: np.ndarray) -> Callable[[], list[bytes]]:
+        """Return quantising, masking and writing."""
         seeds = [os.urandom(32) for _ in range(s)]
 
         def work() -> list[bytes]:
@@ -496,7 +524,7 @@ class Flower:
             vector = self.arithmetic.factor_combine(self.TARGET, quantised)
             return [self.to_bytes(part) for part in self._masked(vector, seeds)]
 
-        return best(work, 3), sum(map(len, work()))
+        return work
 
     def _masked(self, vector: list, seeds: list[bytes]) -> list:
         shapes = [part.shape for part in vector]
@@ -669,9 +697,9 @@ def main() -> None:
             "peer": said,
         },
         "limit": {"aes_gb_s": 1e-9 / limit.aes, "add_gb_s": 1e-9 / limit.add},
-        "masking": list(masking(sizes, lengths, limit, peer)),
+        "masking": list(masking(sizes, lengths, peer)),
         "upload": whole_upload(10, 1_000_000, peer),
-        "protocol": list(protocol(sizes, lengths, limit)),
+        "protocol": list(protocol(sizes, lengths)),
         "shamir": secret_sharing(100, peer),
         "memory": [memory(mode, *crowd) for mode in MODES],
     }
