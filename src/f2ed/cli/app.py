@@ -14,3 +14,5 @@ app = App(
 
 app.command("f2ed.cli.plan:plan")
 app.command("f2ed.cli.data:data")
+app.command("f2ed.cli.run:run")
+app.command("f2ed.cli.list:show", name="list")

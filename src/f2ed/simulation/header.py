@@ -48,7 +48,7 @@ def header(
             "f2ed": f2ed.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
         },
         device=_named(device),
         dimension=dimension,

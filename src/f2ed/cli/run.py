@@ -1,0 +1,210 @@
+"""`f2ed run`: an experiment file, with a live table, and a verdict at the end."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from f2ed.errors import ConfigError, MissingExtra
+from f2ed.records import RunLog
+
+try:
+    import torch
+
+    from f2ed.experiments import Cell, Event, Summary, prepare, read, run_all, summarise
+    from f2ed.experiments.page import page
+    from f2ed.experiments.parallel import run_in_processes
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise MissingExtra("f2ed run", "train") from None
+
+__all__ = ["run"]
+
+_BETWEEN_LINES = 10.0
+"""Seconds, where the output is no terminal."""
+
+
+def run(
+    file: Annotated[Path, Parameter(help="The experiment file, in TOML.")],
+    /,
+    *,
+    device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
+    out: Annotated[Path, Parameter(help="Where the records go, in a folder with the file's name.")] = Path("runs"),
+    only: Annotated[str | None, Parameter(help="Run only those whose name contains this.")] = None,
+    jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
+    data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
+    rounds: Annotated[int | None, Parameter(help="Take so many rounds instead of the file's number.")] = None,
+    json: Annotated[bool, Parameter(negative="", help="Print the outcome as JSON for a program to read.")] = False,
+) -> None:
+    """Run the experiments of a file, side by side or one after another.
+
+    Everything is checked before anything starts. Finished runs are not repeated, and a run that was interrupted, by
+    Ctrl-C or otherwise, goes on where it was when the same command is given again. At the end come a verdict, a table
+    and a page with the curves.
+
+    Example: f2ed run experiments/demo.toml
+
+    Example: f2ed run experiments/demo.toml --only filter-l2 --jobs 2
+    """
+    # Progress goes to standard error where standard output is for a program.
+    console = Console(highlight=False, stderr=json)
+    device = _device(device)
+    experiments = read(file)
+    if rounds is not None:
+        changed = experiments.settings | {"rounds": rounds}
+        without = {name: value for name, value in experiments.fallback.items() if name != "rounds"}
+        experiments = msgspec.structs.replace(experiments, settings=changed, fallback=without)
+    if jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: at least 1 run at once")
+    cells, loaded = prepare(experiments, folder=data, say=partial(console.print, soft_wrap=True))
+    chosen = [cell for cell in cells if only is None or only in cell.name]
+    if not chosen:
+        names = "; ".join(cell.name for cell in cells)
+        raise ConfigError(f"--only {only}: no run of {file} has that in its name; there are: {names}")
+    folder = out / file.stem
+    if jobs > 1 and len(chosen) > 1:
+        events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
+    else:
+        events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
+    try:
+        logs = _watch(chosen, events, console, min(jobs, len(chosen)))
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. Nothing is lost: the same command goes on from there ({folder}).", soft_wrap=True)
+        sys.exit(130)
+    summary = summarise(logs)
+    where = folder / "index.html"
+    where.write_text(page(experiments.title, logs, about=experiments.about, verdict=summary.verdict), encoding="utf-8")
+    if json:
+        found = {"outcomes": summary.outcomes, "verdict": summary.verdict, "records": folder, "page": where}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode() + "\n")
+    else:
+        _conclude(summary, folder, where, console)
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(wanted)
+    except RuntimeError:
+        raise ConfigError(f"--device {wanted}: there is no such device; use auto, cpu or cuda") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"--device {wanted}: torch finds no GPU here; use cpu")
+    return wanted
+
+
+class _Board:
+    """What is known of every run, as a table."""
+
+    def __init__(self, cells: Sequence[Cell], jobs: int) -> None:
+        self.cells = cells
+        self.logs: dict[int, RunLog] = {}
+        self.kinds: dict[int, str] = {}
+        self.began = time.monotonic()
+        self.jobs = jobs
+        self.taken = 0
+        """Rounds taken by this command, those of earlier ones not counted."""
+
+    def note(self, event: Event) -> None:
+        self.logs[event.cell], self.kinds[event.cell] = event.log, event.kind
+        self.taken += event.kind == "round"
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go, by the pace so far."""
+        if not self.taken:
+            return None
+        to_go = sum(
+            cell.experiment.rounds - len(self.logs[index].rounds) if index in self.logs else cell.experiment.rounds
+            for index, cell in enumerate(self.cells)
+        )
+        return (time.monotonic() - self.began) / self.taken * to_go
+
+    def line(self, index: int) -> tuple[str, ...]:
+        """Return name, rounds, accuracy, success and time a round takes."""
+        cell, log = self.cells[index], self.logs.get(index)
+        done = 0 if log is None else len(log.rounds)
+        if log is None or not log.rounds:
+            return cell.name, f"{done}/{cell.experiment.rounds}", "", "", ""
+        last = log.rounds[-1]
+        success = "" if last.success is None else f"{100 * last.success:.1f} %"
+        state = "done before" if self.kinds.get(index) == "skipped" else f"{last.seconds.total:.2f} s"
+        return cell.name, f"{done}/{cell.experiment.rounds}", f"{100 * last.accuracy:.1f} %", success, state
+
+    def __rich__(self) -> Table:
+        left = "" if self.left is None else f", about {_clock(self.left)} left"
+        done = sum(kind in {"finished", "skipped"} for kind in self.kinds.values())
+        caption = f"{done} of {len(self.cells)} runs done after {_clock(time.monotonic() - self.began)}{left}"
+        table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+        table.add_column("run")
+        for column in ("round", "accuracy", "attack success", "a round takes"):
+            table.add_column(column, justify="right")
+        for index in self._shown():
+            table.add_row(*self.line(index), style="dim" if index not in self.kinds else None)
+        return table
+
+    def _shown(self) -> list[int]:
+        """Return all runs if they are few, else those at work and some around them."""
+        every = list(range(len(self.cells)))
+        if len(every) <= 30:
+            return every
+        at_work = [index for index in every if self.kinds.get(index) in {"began", "round"}]
+        done = [index for index in every if self.kinds.get(index) in {"finished", "skipped"}][-15:]
+        waiting = [index for index in every if index not in self.kinds]
+        return sorted([*done, *at_work, *waiting[: 30 - len(done) - len(at_work)]])
+
+
+def _watch(cells: Sequence[Cell], events: Iterator[Event], console: Console, jobs: int) -> list[RunLog]:
+    """Show what happens while it happens; return the logs in the order of the cells."""
+    board = _Board(cells, jobs)
+    live = Live(board, console=console, refresh_per_second=4) if console.is_terminal else None
+    last_line = 0.0
+    with live or nullcontext():
+        for event in events:
+            board.note(event)
+            if live is None and (event.kind != "round" or time.monotonic() - last_line > _BETWEEN_LINES):
+                last_line = time.monotonic()
+                _say(event, board, console)
+    return [board.logs[index] for index in range(len(cells))]
+
+
+def _say(event: Event, board: _Board, console: Console) -> None:
+    name, rounds, accuracy, success, _ = board.line(event.cell)
+    figures = f", accuracy {accuracy}" if accuracy else ""
+    figures += f", attack success {success}" if success else ""
+    left = f", about {_clock(board.left)} left" if event.kind == "round" and board.left is not None else ""
+    said = {"began": "begins", "round": "is at", "finished": "is done", "skipped": "was done before"}[event.kind]
+    console.print(f"{name} {said}: round {rounds}{figures}{left}", soft_wrap=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("run")
+    for column in ("accuracy", "lost to the attack", "attack success", "weight on spoilt shards"):
+        table.add_column(column, justify="right")
+    for outcome in summary.outcomes:
+        lost = "" if outcome.below is None else f"{outcome.below:.1f} points"
+        success = "" if outcome.success is None else f"{100 * outcome.success:.1f} %"
+        believed = "" if outcome.attackers_believed is None else f"{100 * outcome.attackers_believed:.1f} %"
+        table.add_row(outcome.name, f"{100 * outcome.accuracy:.1f} %", lost, success, believed)
+    console.print(table)
+    for sentence in summary.verdict:
+        console.print(f"- {sentence}", soft_wrap=True)
+    console.print(f"\nRecords: {folder}", soft_wrap=True)
+    console.print(f"Look at the curves: {where}", soft_wrap=True)

@@ -1,0 +1,120 @@
+"""From a file to its runs: every list of settings is an axis of a grid, and each cell is one run."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple, final
+
+import msgspec
+
+from f2ed.errors import ConfigError
+from f2ed.experiments.schema import File
+from f2ed.simulation import Experiment, experiment
+from f2ed.simulation.check import check
+from f2ed.simulation.header import digest
+
+__all__ = ["Cell", "expand"]
+
+
+@final
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a file."""
+
+    name: str
+    arm: dict[str, str]
+    """What tells it from the other runs: setting and value."""
+    experiment: Experiment
+    where: dict[str, str]
+    """Where in the file the settings of the axes stand, for complaints: "estimator" is at "estimator[1]"."""
+
+    @property
+    def slug(self) -> str:
+        """The name of its files: readable, and different for different settings."""
+        readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        return f"{readable[:80]}-{digest(self.experiment)[:8]}"
+
+
+class _Choice(NamedTuple):
+    where: str
+    label: str
+    value: Any
+
+
+def expand(file: File) -> list[Cell]:
+    """Return the file's runs in its own order, the last list varying fastest; refuse whatever cannot work."""
+    axes = dict(_axes(file))
+    cells = [_cell(file, dict(zip(axes, chosen, strict=True))) for chosen in product(*axes.values())]
+    digests = Counter(digest(cell.experiment) for cell in cells)
+    for cell in cells:
+        if digests[digest(cell.experiment)] > 1:
+            raise ConfigError(f"{file.path}: {cell.name}: two runs have the same settings; state each once")
+    return cells
+
+
+def _axes(file: File) -> Iterator[tuple[tuple[str, ...], list[_Choice]]]:
+    for name, value in file.settings.items():
+        if isinstance(value, list):
+            yield (name,), _choices(file, name, value)
+        elif name == "training" and isinstance(value, Mapping):
+            for inner, several in value.items():
+                if isinstance(several, list):
+                    yield (name, inner), _choices(file, f"{name}.{inner}", several)
+
+
+def _choices(file: File, name: str, values: list[Any]) -> list[_Choice]:
+    if not values:
+        raise ConfigError(f"{file.path}: {name}: the list is empty; state one value or more")
+    kinds = Counter(_kind(value) for value in values)
+    found = []
+    for index, value in enumerate(values):
+        label = _kind(value)
+        stated = dict(value) if isinstance(value, Mapping) else value
+        if isinstance(stated, dict):
+            rest = {key: inner for key, inner in stated.items() if key not in {"kind", "label"}}
+            if kinds[label] > 1 and rest:
+                label += f"({', '.join(f'{key}={_kind(inner)}' for key, inner in rest.items())})"
+            label = str(stated.pop("label", label))
+        found.append(_Choice(f"{name}[{index}]", label, stated))
+    return found
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", "?"))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cell(file: File, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
+    settings: dict[str, Any] = {}
+    for name, value in file.settings.items():
+        if isinstance(value, Mapping):
+            settings[name] = {key: inner for key, inner in value.items() if key != "label" or name == "training"}
+        else:
+            settings[name] = value
+    for path, choice in chosen.items():
+        if len(path) == 1:
+            settings[path[0]] = choice.value
+        else:
+            settings[path[0]][path[1]] = choice.value
+    where = {".".join(path): choice.where for path, choice in chosen.items()}
+    arm = {".".join(path): choice.label for path, choice in chosen.items()}
+    name = ", ".join(f"{key} {label}" if _is_number(label) else label for key, label in arm.items()) or file.title
+    try:
+        it = experiment(settings)
+        check(it)
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: {located(str(error), where)}") from None
+    return Cell(name=name, arm=arm, experiment=it, where=where)
+
+
+def located(complaint: str, where: Mapping[str, str]) -> str:
+    """Put the index into a complaint about a setting that stands in a list."""
+    for name, place in where.items():
+        if re.match(rf"{re.escape(name)}\b", complaint):
+            return place + complaint[len(name) :]
+    return complaint
+
+
+def _is_number(label: str) -> bool:
+    return bool(re.fullmatch(r"[-+.\de]+|true|false", label))

@@ -1,0 +1,85 @@
+"""Several runs at once, each in a process of its own."""
+
+import os
+import queue
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import torch
+
+from f2ed.errors import ConfigError, F2edError
+from f2ed.experiments.grid import Cell
+from f2ed.experiments.run import Event, run_cell
+from f2ed.learning import AnyDataset, Data
+from f2ed.learning.threads import cores
+
+__all__ = ["run_in_processes"]
+
+
+def run_in_processes(
+    cells: Sequence[Cell], out: Path, *, jobs: int, device: str = "cpu", folder: Path | None = None
+) -> Iterator[Event]:
+    """Run the cells in `jobs` processes, which share the cores; stop all of them when the caller stops listening."""
+    # A fresh interpreter, since threads of torch do not survive a fork.
+    context = get_context("spawn")
+    tasks, events = context.SimpleQueue(), context.Queue()
+    for numbered in enumerate(cells):
+        tasks.put(numbered)
+    for _ in range(jobs):
+        tasks.put(None)
+    given = (tasks, events, out, device, folder, max(1, cores() // jobs), os.getpid())
+    processes = [context.Process(target=_serve, args=given, daemon=True) for _ in range(jobs)]
+    for process in processes:
+        process.start()
+    try:
+        left = len(cells)
+        while left:
+            try:
+                event = events.get(timeout=1)
+            except queue.Empty:
+                if not any(process.is_alive() for process in processes):
+                    raise ConfigError(
+                        "the processes at work have ended before their runs; run again with --jobs 1 to see why"
+                    ) from None
+                continue
+            if isinstance(event, str):
+                raise ConfigError(event)
+            left -= event.kind in {"finished", "skipped"}
+            yield event
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+
+
+def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None, workers: int, parent: int) -> None:
+    """Take cells until there are none."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops this process.
+    Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(workers)
+    loaded: dict[AnyDataset, Data] = {}
+    while (task := tasks.get()) is not None:
+        index, cell = task
+        try:
+            wanted = cell.experiment.data
+            data = loaded.get(wanted)
+            if data is None:
+                data = loaded[wanted] = wanted(folder)
+            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers):
+                events.put(Event(index, kind, log))
+        except F2edError as error:
+            events.put(f"{cell.name}: {error}")
+            return
+
+
+def _leave_with(parent: int) -> None:
+    """End this process soon after its parent, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
