@@ -26,7 +26,7 @@ from f2ed.secagg.messages import (
     write,
 )
 from f2ed.secagg.primitives import KEY_BYTES
-from f2ed.secagg.state import Masked, State, load, store
+from f2ed.secagg.state import State, load, store
 
 __all__ = ["Answer", "respond", "step"]
 
@@ -84,9 +84,8 @@ def step(request: Request, state: State, member: Member, local: Local) -> tuple[
         case Delivery():
             return round_client.upload(request, state, member, local)
         case Alive():
-            unconfirmed = isinstance(state.phase, Masked) and not state.phase.terms.consistent
-            return (round_client.reveal if unconfirmed else round_client.confirm)(request, state, member)
+            return round_client.confirm(request, state, member)
         case Confirmations():
-            return round_client.reveal_confirmed(request, state, member)
+            return round_client.reveal(request, state, member)
         case _:
             assert_never(request)

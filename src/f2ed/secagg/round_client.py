@@ -32,7 +32,7 @@ from f2ed.secagg.state import Advertised, Confirmed, Held, Masked, Shared, State
 from f2ed.sharding import ClientId
 from f2ed.sharding.encode import unsigned
 
-__all__ = ["advertise", "confirm", "reveal", "reveal_confirmed", "share", "upload"]
+__all__ = ["advertise", "confirm", "reveal", "share", "upload"]
 
 
 def advertise(request: Invite, state: State, member: Member, local: Local) -> tuple[State, Advertisement]:
@@ -89,17 +89,22 @@ def upload(request: Delivery, state: State, member: Member, local: Local) -> tup
     return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, local)
 
 
-def confirm(request: Alive, state: State, member: Member) -> tuple[State, Confirmation]:
-    """Step 3: sign who is alive, for the others to see that all were told the same."""
+def confirm(request: Alive, state: State, member: Member) -> tuple[State, Confirmation | Reveal]:
+    """Step 3: sign who is alive, for the others to see that all were told the same.
+
+    Under terms that are strict enough to skip this step, it is step 4 already.
+    """
     phase = state.phase
     if not isinstance(phase, Masked):
         raise _out_of_order("the list of who is alive", state)
     _check_alive(phase, request.clients, member)
+    if not phase.terms.consistent:
+        return _reveal(phase, request.clients, state, member)
     signature = sign(member.signing_key, keys.confirmed(phase.context, request.clients))
     return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 
 
-def reveal_confirmed(request: Confirmations, state: State, member: Member) -> tuple[State, Reveal]:
+def reveal(request: Confirmations, state: State, member: Member) -> tuple[State, Reveal]:
     """Step 4: reveal one share per dealer, once enough members signed the same list."""
     phase = state.phase
     if not isinstance(phase, Confirmed):
@@ -120,15 +125,6 @@ def reveal_confirmed(request: Confirmations, state: State, member: Member) -> tu
                 f"client {each.client} confirmed another list of who is alive, or none: a split view"
             ) from None
     return _reveal(phase.masked, phase.alive, state, member)
-
-
-def reveal(request: Alive, state: State, member: Member) -> tuple[State, Reveal]:
-    """Step 4 without step 3, under terms that are strict enough for it."""
-    phase = state.phase
-    if not isinstance(phase, Masked):
-        raise _out_of_order("the list of who is alive", state)
-    _check_alive(phase, request.clients, member)
-    return _reveal(phase, request.clients, state, member)
 
 
 def _out_of_order(what: str, state: State) -> Refusal:
