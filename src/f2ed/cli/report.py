@@ -1,0 +1,40 @@
+"""`f2ed report`: one page about runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+
+from f2ed.errors import ConfigError
+from f2ed.report import write_page
+
+__all__ = ["report"]
+
+
+def report(
+    *runs: Annotated[Path, Parameter(help="Folders with records, or record files (.jsonl).")],
+    out: Annotated[Path, Parameter(name=["--out", "-o"], help="The page to write.")] = Path("report.html"),
+    title: Annotated[str, Parameter(help="The page's heading; by default the folder's name.")] = "",
+    json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """Make one page about runs: a verdict, curves, who was believed, what it cost and who was hidden.
+
+    The page is a single file that needs no network. Records that are broken are named on it; the rest is shown.
+
+    Example: f2ed report runs/demo -o demo.html
+    """
+    if not runs:
+        raise ConfigError("no runs are named; give folders or record files, as in: f2ed report runs/demo")
+    summary = write_page(runs, out, title=title)
+    if json:
+        sys.stdout.write(msgspec.json.encode(summary._asdict(), enc_hook=str).decode() + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(summary.headline, style="bold", soft_wrap=True)
+    for problem in summary.problems:
+        where = f"{problem.file}, line {problem.line}" if problem.line else problem.file
+        console.print(f"{where}: {problem.text}", style="yellow", soft_wrap=True, markup=False)
+    console.print(f"{summary.runs} runs are on {out}; open it in a browser.", soft_wrap=True, markup=False)

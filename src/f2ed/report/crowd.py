@@ -1,0 +1,72 @@
+"""The privacy side of the page: among how many clients an update was hidden, and what an audit recovered."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from f2ed.records import RunHeader
+from f2ed.report.arms import Arm
+from f2ed.report.reading import Run
+from f2ed.report.words import flat, percent
+
+__all__ = ["audits", "privacy", "schedule"]
+
+_SECRECY = {
+    "none": "none: no shards, every update is seen",
+    "clear": "none: added in the clear",
+    "unknown": "the records do not say",
+}
+_UNKNOWN = "—"
+_SCHEDULES = {
+    "": "once",
+    "fixed": "once",
+    "every-round": "anew in every round",
+    "every-k-rounds": "anew every {k} rounds",
+}
+
+
+def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Return a row for each setting and kind of secrecy."""
+    grouped: dict[tuple[str, ...], int] = {}
+    for arm in every:
+        for run in arm.runs:
+            row = (arm.setting, *_row(run.header))
+            grouped[row] = grouped.get(row, 0) + 1
+    names = ("setting", "secrecy", "hidden_among", "helped", "surrounded", "schedule")
+    return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
+
+
+def audits(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Return what audits found as one table; None if there was none."""
+    found = [{"file": run.file} | flat(audit) for run in runs for audit in run.audits]
+    columns = [name for name in dict.fromkeys(name for row in found for name in row) if name != "record"]
+    return {"columns": columns, "rows": [[row.get(name, "") for name in columns] for row in found]} if found else None
+
+
+def schedule(settings: dict[str, Any]) -> str:
+    """Return the kind of the schedule, "" where the settings name none."""
+    found = settings.get("schedule")
+    return str(found.get("type") or found.get("kind") or "") if isinstance(found, dict) else str(found or "")
+
+
+def _row(header: RunHeader) -> tuple[str, ...]:
+    masked = header.mode not in _SECRECY
+    promise = header.guarantee if masked else {}
+    surrounded = promise.get("chance_surrounded")
+    kind = schedule(header.settings)
+    table = header.settings.get("schedule")
+    dealt = _SCHEDULES.get(kind, kind).format(k=table.get("k", "?") if isinstance(table, dict) else "?")
+    return (
+        _SECRECY.get(header.mode, f"masked, {header.mode}"),
+        str(header.hidden_among or _UNKNOWN),
+        str(promise.get("hidden_among_honest", _UNKNOWN)),
+        _UNKNOWN
+        if surrounded is None
+        else percent(surrounded)
+        if surrounded == 0 or surrounded >= 1e-3
+        else "below 0.1%",
+        _UNKNOWN if header.mode == "none" else dealt,
+    )
+
+
+def _chance(found: float) -> str:
+    return percent(found) if found == 0 or found >= 1e-3 else "below 0.1%"

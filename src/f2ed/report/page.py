@@ -1,0 +1,88 @@
+"""The page: one HTML file that needs nothing else, not even a network."""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from f2ed.errors import MissingExtra
+from f2ed.report.payload import payload
+from f2ed.report.reading import SHOWN_ROUNDS, Problem, read_runs
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["FRAGMENTS", "PageSummary", "fragments", "render", "write_page"]
+
+FRAGMENTS = ("verdict", "problems", "privacy", "runs")
+"""The parts of the page that are HTML made here, and that a live page is sent anew."""
+
+
+class PageSummary(NamedTuple):
+    """What was written where."""
+
+    path: Path
+    runs: int
+    headline: str
+    problems: tuple[Problem, ...]
+
+
+def write_page(paths: Sequence[Path], out: Path, *, title: str = "") -> PageSummary:
+    """Write the page about all runs in files and folders."""
+    runs, problems = read_runs(paths, SHOWN_ROUNDS)
+    data = payload(runs, problems)
+    text = render(data, title=title or (paths[0].resolve().stem if len(paths) == 1 else "Runs"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(f".{out.name}.part")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, out)  # noqa: PTH105  who looks at the old page never sees half of the new one
+    return PageSummary(out, len(runs), data["verdict"]["headline"], tuple(problems))
+
+
+def render(data: Mapping[str, Any], *, title: str, live: str = "") -> str:
+    """Return the page; `live` is where it finds what is new, "" if nothing will be."""
+    sources = files("f2ed.report") / "page"
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            title=title,
+            live=live,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            html=fragments(data),
+            # Inside a script nothing but "<" could end it.
+            records=msgspec.json.encode(data).decode().replace("<", "\\u003c"),
+            style=(sources / "page.css").read_text(encoding="utf-8"),
+            script=(sources / "page.js").read_text(encoding="utf-8"),
+            plotly=_plotly(),
+        )
+    )
+
+
+def fragments(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parts that are HTML from the start."""
+    return {name: _templates().get_template(f"{name}.html").render(data) for name in FRAGMENTS}
+
+
+@cache
+def _templates() -> "Environment":
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  an optional dependency
+    except ModuleNotFoundError:
+        raise MissingExtra("the page", "report") from None
+    loader = PackageLoader("f2ed.report", "page")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+@cache
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs  # noqa: PLC0415  an optional dependency
+    except ModuleNotFoundError:
+        raise MissingExtra("the page", "report") from None
+    return str(get_plotlyjs())

@@ -1,0 +1,152 @@
+"""What the page is given: one value that becomes JSON, with numbers no longer than an eye can tell apart."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from f2ed.records import RoundRecord
+from f2ed.report.arms import Arm, arms
+from f2ed.report.crowd import audits, privacy
+from f2ed.report.curves import Curve, accuracy, curve, success
+from f2ed.report.reading import Problem, Run
+from f2ed.report.verdict import judge, verdict
+from f2ed.report.words import STAGES, flat
+
+__all__ = ["payload"]
+
+
+def payload(runs: Sequence[Run], problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return everything that the page shows; the page itself computes nothing but sums of what it draws."""
+    every = arms(runs)
+    return {
+        "verdict": msgspec.to_builtins(verdict(every)),
+        "problems": msgspec.to_builtins(list(problems)),
+        "stages": STAGES,
+        "arms": {arm.key: {"order": order} | _arm(arm, every) for order, arm in enumerate(every)},
+        "runs": {run.file: _run(run, arm) for arm in every for run in arm.runs},
+        "privacy": privacy(every),
+        "audits": audits(runs),
+    }
+
+
+def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
+    reached, wanted = curve(arm.runs, accuracy), curve(arm.runs, success)
+    return {
+        "setting": arm.setting,
+        "attack": arm.attack,
+        "attacked": arm.attacked,
+        "estimator": arm.estimator,
+        "colour": arm.look.colour,
+        "dash": arm.look.dash,
+        "runs": [run.file for run in arm.runs],
+        "seeds": [run.header.seed for run in arm.runs],
+        "unfinished": sum(not run.finished for run in arm.runs),
+        "accuracy": _curve(reached),
+        "success": _curve(wanted),
+        "end": {"accuracy": _end(reached), "success": _end(wanted)},
+        "judgement": msgspec.to_builtins(judge(arm, every)),
+        "seconds": {stage: _short(_mean(getattr(r.seconds, stage) for r in _records(arm))) for stage in STAGES},
+        "bytes_up": round(_mean(record.bytes_up for record in _records(arm))),
+        "bytes_down": round(_mean(record.bytes_down for record in _records(arm))),
+    }
+
+
+def _records(arm: Arm) -> list[RoundRecord]:
+    return [record for run in arm.runs for record in run.rounds]
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0.0
+
+
+def _curve(found: Curve | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "rounds": found.rounds,
+        "mean": _shorts(found.mean),
+        "low": _shorts(found.low),
+        "high": _shorts(found.high),
+    }
+
+
+def _end(found: Curve | None) -> float | None:
+    return None if found is None else _short(found.at(found.last))
+
+
+def _run(run: Run, arm: Arm) -> dict[str, Any]:
+    header, rounds = run.header, run.rounds
+    return {
+        "arm": arm.key,
+        "title": " · ".join(filter(None, (arm.setting, arm.attack, arm.estimator, f"seed {header.seed}"))),
+        "name": header.name,
+        "seed": header.seed,
+        "wanted": header.rounds,
+        "seen": run.seen,
+        "every": run.every,
+        "finished": run.finished,
+        "device": header.device,
+        "started": header.started,
+        "versions": header.versions,
+        "settings": flat(header.settings),
+        "notes": header.notes,
+        "promise": header.verdict,
+        "dimension": header.dimension,
+        "clients": header.clients,
+        "malicious": header.malicious,
+        "rows": len(header.shards) or max((len(record.weights or ()) for record in rounds), default=0),
+        "members": [len(shard) for shard in header.shards],
+        "mode": header.mode,
+        "hidden_among": header.hidden_among,
+        "guarantee": _plain(header.guarantee),
+        "columns": _columns(rounds),
+        "weights": [None if record.weights is None else _shorts(record.weights, 3) for record in rounds],
+        "contaminated": [record.contaminated for record in rounds],
+        "excluded": [{str(shard): why for shard, why in record.excluded.items()} for record in rounds],
+        "seconds": {stage: [_short(getattr(record.seconds, stage), 3) for record in rounds] for stage in STAGES},
+    }
+
+
+def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
+    numbers = ("accuracy", "loss", "success", "success_every", "eigenvalue", "step")
+    counts = (
+        "round",
+        "iterations",
+        "stopped",
+        "clipped",
+        "clipped_honest",
+        "shortened",
+        "bytes_up",
+        "bytes_down",
+        "guarantee",
+    )
+    found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
+    found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}
+    found["on_contaminated"] = _shorts([_misplaced(record) for record in rounds])
+    return found
+
+
+def _misplaced(record: RoundRecord) -> float | None:
+    """Return the weight that fell on shards with an attacker; a shard that has no weight counts as none."""
+    if record.weights is None:
+        return None
+    return sum(record.weights[shard] for shard in record.contaminated if shard < len(record.weights))
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _short(value) if isinstance(value, float) else value for key, value in table.items()}
+
+
+def _shorts(values: Iterable[float | None], digits: int = 4) -> list[float | None]:
+    return [_short(value, digits) for value in values]
+
+
+def _short(value: float | None, digits: int = 4) -> float | None:
+    """Round to so many digits, whole numbers as such; what is not finite is None, as JSON has no word for it."""
+    if value is None or not isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() else short
