@@ -78,7 +78,7 @@ def run(
     else:
         events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
     try:
-        logs = _watch(chosen, events, console, min(jobs, len(chosen)))
+        logs = _watch(chosen, events, console)
     except KeyboardInterrupt:
         console.print(f"Interrupted. Nothing is lost: the same command goes on from there ({folder}).", soft_wrap=True)
         sys.exit(130)
@@ -107,12 +107,11 @@ def _device(wanted: str) -> str:
 class _Board:
     """What is known of every run, as a table."""
 
-    def __init__(self, cells: Sequence[Cell], jobs: int) -> None:
+    def __init__(self, cells: Sequence[Cell]) -> None:
         self.cells = cells
         self.logs: dict[int, RunLog] = {}
         self.kinds: dict[int, str] = {}
         self.began = time.monotonic()
-        self.jobs = jobs
         self.taken = 0
         """Rounds taken by this command, those of earlier ones not counted."""
 
@@ -165,9 +164,9 @@ class _Board:
         return sorted([*done, *at_work, *waiting[: 30 - len(done) - len(at_work)]])
 
 
-def _watch(cells: Sequence[Cell], events: Iterator[Event], console: Console, jobs: int) -> list[RunLog]:
+def _watch(cells: Sequence[Cell], events: Iterator[Event], console: Console) -> list[RunLog]:
     """Show what happens while it happens; return the logs in the order of the cells."""
-    board = _Board(cells, jobs)
+    board = _Board(cells)
     live = Live(board, console=console, refresh_per_second=4) if console.is_terminal else None
     last_line = 0.0
     with live or nullcontext():
@@ -195,14 +194,17 @@ def _clock(seconds: float) -> str:
 
 def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("run")
-    for column in ("accuracy", "lost to the attack", "attack success", "weight on spoilt shards"):
+    axes = list(summary.outcomes[0].arm)
+    for axis in axes or ["run"]:
+        table.add_column(axis)
+    for column in ("accuracy", "lost to attack", "attack success", "weight on spoilt"):
         table.add_column(column, justify="right")
     for outcome in summary.outcomes:
+        names = [outcome.arm[axis] for axis in axes] or [outcome.name]
         lost = "" if outcome.below is None else f"{outcome.below:.1f} points"
         success = "" if outcome.success is None else f"{100 * outcome.success:.1f} %"
         believed = "" if outcome.attackers_believed is None else f"{100 * outcome.attackers_believed:.1f} %"
-        table.add_row(outcome.name, f"{100 * outcome.accuracy:.1f} %", lost, success, believed)
+        table.add_row(*names, f"{100 * outcome.accuracy:.1f} %", lost, success, believed)
     console.print(table)
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)

@@ -191,6 +191,8 @@ def _alone(path: Path) -> Iterator[None]:
     with lock.open("w") as held:
         if not _locked(held):
             raise ConfigError(f"another process is at work on {path}; wait for it, or choose another --out")
+        for unfinished in path.parent.glob(f"{path.stem}.*.new"):
+            unfinished.unlink()
         yield
     lock.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """What came of a grid, in plain language: how far each attack got against each rule."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
@@ -102,13 +103,13 @@ def _against(outcome: Outcome, plain: Outcome | None) -> str:
         )
     if outcome.success is not None and plain.success is not None:
         text = (
-            f"Under {outcome.attack} plain averaging is fooled on {_percent(plain.success)} of the attacker's images, "
+            f"Under {_the(outcome.attack)} plain averaging is fooled on {_percent(plain.success)} of the attacker's images, "
             f"{outcome.estimator} on {_percent(outcome.success)}"
         )
     else:
         gap = 100 * (outcome.accuracy - plain.accuracy)
         text = (
-            f"Under {outcome.attack} plain averaging falls to {_percent(plain.accuracy)}; {outcome.estimator} ends at "
+            f"Under {_the(outcome.attack)} plain averaging falls to {_percent(plain.accuracy)}; {outcome.estimator} ends at "
             f"{_percent(outcome.accuracy)}, {abs(gap):.1f} points {'higher' if gap >= 0 else 'lower'}"
         )
     return text + _kept(outcome)
@@ -117,7 +118,7 @@ def _against(outcome: Outcome, plain: Outcome | None) -> str:
 def _alone(outcome: Outcome) -> str:
     if outcome.attack == "none":
         return f"Without an attack {outcome.estimator} reaches {_percent(outcome.accuracy)}."
-    text = f"Under {outcome.attack} {outcome.estimator} ends at {_percent(outcome.accuracy)}"
+    text = f"Under {_the(outcome.attack)} {outcome.estimator} ends at {_percent(outcome.accuracy)}"
     if outcome.success is not None:
         text += f" and is fooled on {_percent(outcome.success)} of the attacker's images"
     return text + _kept(outcome)
@@ -140,15 +141,20 @@ def _remarks(logs: Sequence[RunLog]) -> Iterator[str]:
             "This is experience, not a theorem: 12 · malicious < shards does not hold "
             "(f2ed plan says what would have to change)."
         )
-    hidden = {log.header.hidden_among for log in logs}
-    if min(hidden) > 1:
-        yield f"Throughout, the server saw only sums of at least {min(hidden)} clients."
+    hidden = min((log.header.hidden_among for log in logs), default=0)
+    if hidden > 1:
+        yield f"Throughout, the server saw only sums of at least {hidden} clients."
     cut = [log for log in logs if any(record.clipped_honest for record in log.rounds)]
     if cut:
         yield f"In {len(cut)} runs honest updates were clipped: raise clip (or lower the learning rate)."
     closed = sum(bool(record.excluded) for log in logs for record in log.rounds)
     if closed:
         yield f"In {closed} rounds some shards had no say; the records say why."
+
+
+def _the(attack: str) -> str:
+    """Put an article before a label of words; tags such as tma are names."""
+    return f"the {attack}" if re.fullmatch(r"[a-z ]*(attack|backdoor)", attack) else attack
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,154 @@
+"""`f2ed run` and `f2ed list`, as a person at a terminal meets them."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from f2ed.cli.app import app
+from f2ed.cli.run import _watch
+from f2ed.errors import ConfigError
+from f2ed.experiments import prepare, run_all
+from f2ed.experiments.schema import parse
+
+FILE = """
+title = "Small"
+data = { kind = "synthetic", train = 240, test = 60, side = 4 }
+model = { kind = "mlp", hidden = [8] }
+clients = 12
+malicious = 1
+shards = 4
+rounds = 2
+attack = ["none", "tma"]
+estimator = ["mean", "filter-l2"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture
+def f2ed(monkeypatch, tmp_path, capsys):
+    """Run the command; return its exit status, standard output and standard error."""
+
+    def command(*arguments):
+        monkeypatch.chdir(tmp_path)
+        try:
+            app([*map(str, arguments)])
+        except SystemExit as end:
+            status = end.code
+        except ConfigError as error:
+            status = str(error)
+        else:
+            status = 0
+        return status, *capsys.readouterr()
+
+    return command
+
+
+def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):
+    status, out, _ = f2ed("run", file, "--device", "cpu")
+    assert status in (0, None)
+    assert "none, mean begins: round 0/2" in out
+    assert "Under tma plain averaging falls to" in out
+    assert "lost to attack" in out
+    page = tmp_path / "runs" / "small" / "index.html"
+    assert str(page.relative_to(tmp_path)) in out
+    assert page.read_text().startswith("<!doctype html>")
+    assert len(list(page.parent.glob("*.jsonl"))) == 4
+
+
+def test_what_was_done_is_not_done_again(f2ed, file):
+    f2ed("run", file, "--only", "none, mean")
+    _, out, _ = f2ed("run", file)
+    assert "none, mean was done before: round 2/2" in out
+    assert "none, filter-l2 begins" in out
+
+
+def test_only_names_some_runs_and_rounds_may_be_fewer(f2ed, file):
+    _, out, err = f2ed("run", file, "--only", "filter-l2", "--rounds", "1", "--json")
+    found = json.loads(out)
+    assert [outcome["name"] for outcome in found["outcomes"]] == ["none, filter-l2", "tma, filter-l2"]
+    assert found["page"].endswith("index.html")
+    assert "round 1/1" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--only", "krum"], "no run of"),
+        (["--jobs", "0"], "--jobs 0"),
+        (["--device", "toaster"], "no such device"),
+        (["--rounds", "0"], "rounds"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence(f2ed, file, arguments, complaint):
+    status, _, _ = f2ed("run", file, *arguments)
+    assert complaint in status
+    assert "\n" not in status
+
+
+def test_a_wrong_key_is_refused_before_anything_starts(f2ed, file, tmp_path):
+    file.write_text(FILE + "rouns = 3")
+    status, out, _ = f2ed("run", file)
+    assert "small.toml: rouns: there is no such setting; did you mean rounds?" in status
+    assert out == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ctrl_c_is_safe_and_the_run_goes_on_afterwards(f2ed, file, monkeypatch):
+    import f2ed.experiments.run as runner
+
+    append = runner._append
+
+    def interrupted(path, content):
+        append(path, content)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_append", interrupted)
+        status, out, _ = f2ed("run", file)
+    assert status == 130
+    assert "Nothing is lost" in out
+    status, out, _ = f2ed("run", file)
+    assert status in (0, None)
+    assert "Under tma" in out
+
+
+def test_a_terminal_sees_a_live_table(tmp_path):
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100, highlight=False)
+    cells, loaded = prepare(parse(FILE.replace("rounds = 2", "rounds = 1"), "small.toml"))
+    logs = _watch(cells, run_all(cells, tmp_path, loaded=loaded, workers=1), screen)
+    shown = screen.file.getvalue()
+    assert len(logs) == 4
+    assert "4 of 4 runs done" in shown
+    assert "attack success" in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("estimators", "filter-l2"), ("attacks", "tma"), ("datasets", "mnist"), ("models", "cnn"), ("partitions", "iid")],
+)
+def test_list_shows_one_line_each(f2ed, kind, name):
+    _, out, _ = f2ed("list", kind, "--json")
+    found = {entry["name"]: entry for entry in json.loads(out)}
+    assert name in found
+    assert all(len(entry["what"]) > 10 and entry["kind"] == kind for entry in found.values())
+    _, shown, _ = f2ed("list", kind)
+    assert name in shown
+
+
+def test_list_without_a_kind_shows_everything(f2ed):
+    _, out, _ = f2ed("list", "--json")
+    assert {entry["kind"] for entry in json.loads(out)} == {
+        "estimators",
+        "attacks",
+        "datasets",
+        "models",
+        "partitions",
+    }

@@ -1,0 +1,70 @@
+"""Run a file, and be killed (SIGKILL) at one stage of one round: python killed.py FILE OUT STAGE ROUND."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import f2ed.experiments.run as runner
+from f2ed.experiments import prepare, read, run_all
+from f2ed.simulation import Simulation
+from f2ed.simulation.rows import Sharded
+
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(stage, fatal):
+    """Put the end of the process where the stage is."""
+    seen = 0
+
+    def in_round(original, number):
+        def wrapped(*given, **named):
+            nonlocal seen
+            seen += 1
+            return die() if seen == number else original(*given, **named)
+
+        return wrapped
+
+    append, replace = runner._append, runner._replace
+
+    def half_a_line(path, content):
+        nonlocal seen
+        seen += 1
+        append(path, content[: len(content) // 2] if seen == fatal + 1 else content)
+        if seen == fatal + 1:
+            die()
+
+    def before_the_checkpoint(path, content):
+        nonlocal seen
+        seen += path.suffix == ".checkpoint"
+        return die() if seen == fatal + 1 else replace(path, content)
+
+    def before_the_rename(path, content):
+        nonlocal seen
+        seen += path.suffix == ".checkpoint"
+        if seen == fatal + 1:
+            path.with_name(f"{path.name}.{os.getpid()}.new").write_bytes(content[:100])
+            die()
+        replace(path, content)
+
+    match stage:
+        case "train":
+            Simulation._train = in_round(Simulation._train, fatal + 1)
+        case "sum":
+            Sharded.__call__ = in_round(Sharded.__call__, fatal + 1)
+        case "record":
+            runner._append = half_a_line
+        case "checkpoint":
+            runner._replace = before_the_checkpoint
+        case "rename":
+            runner._replace = before_the_rename
+
+
+if __name__ == "__main__":
+    file, out, stage, fatal = sys.argv[1:]
+    cells, loaded = prepare(read(Path(file)))
+    arm(stage, int(fatal))
+    for _ in run_all(cells, Path(out), loaded=loaded, workers=1):
+        pass

@@ -1,0 +1,143 @@
+"""Lists make a grid, and what cannot work is refused with its place in the file before anything starts."""
+
+import pytest
+from small_grid import SMALL
+
+from f2ed.errors import ConfigError
+from f2ed.estimators import FilterL2, Mean
+from f2ed.experiments import expand, prepare
+from f2ed.experiments.schema import parse
+from f2ed.sharding import EveryKRounds
+
+
+def names(text):
+    return [cell.name for cell in expand(parse(text, "a.toml"))]
+
+
+def changed(**lines):
+    """Return the small file with some settings stated otherwise; None leaves one out."""
+    kept = [row for row in SMALL.splitlines() if row.split(" =")[0] not in lines]
+    return "\n".join([*kept, *(f"{name} = {value}" for name, value in lines.items() if value is not None)])
+
+
+def test_a_file_without_lists_is_one_run_named_after_the_file():
+    assert names(SMALL) == ["Small"]
+
+
+def test_lists_make_a_grid_in_the_order_of_the_file():
+    text = changed(attack='["none", "tma"]', estimator='["mean", "median"]')
+    assert names(text) == ["none, mean", "none, median", "tma, mean", "tma, median"]
+
+
+def test_numbers_are_named_by_their_setting():
+    assert names(changed(seed="[0, 1]", shards='[4, "none"]')) == [
+        "seed 0, shards 4",
+        "seed 0, none",
+        "seed 1, shards 4",
+        "seed 1, none",
+    ]
+
+
+def test_training_may_have_lists_too():
+    cells = expand(parse(changed(training="{ lr = [0.1, 0.2] }"), "a.toml"))
+    assert [cell.experiment.training.lr for cell in cells] == [0.1, 0.2]
+    assert cells[1].arm == {"training.lr": "0.2"}
+
+
+def test_runs_of_one_kind_are_told_apart_by_their_settings_or_a_label():
+    text = changed(estimator='["mean", { kind = "filter-l2", epsilon = 0.1 }, { kind = "filter-l2", label = "ours" }]')
+    cells = expand(parse(text, "a.toml"))
+    assert [cell.name for cell in cells] == ["mean", "filter-l2(epsilon=0.1)", "ours"]
+    assert [cell.experiment.estimator for cell in cells] == [Mean(), FilterL2(0.1), FilterL2(0.25)]
+
+
+def test_names_may_be_short_for_tables():
+    (cell,) = expand(parse(changed(schedule='{ kind = "every-k-rounds", k = 2 }'), "a.toml"))
+    assert cell.experiment.schedule == EveryKRounds(k=2)
+
+
+def test_every_run_has_a_file_of_its_own():
+    cells = expand(parse(changed(seed="[0, 1, 2]", attack='["none", "tma"]'), "a.toml"))
+    assert len({cell.slug for cell in cells}) == 6
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ({"clinets": "3"}, r"a\.toml: clinets: there is no such setting; did you mean clients\?"),
+        ({"training": "{ lr = 0.1, momentun = 0.9 }"}, r"training\.momentun: .* did you mean momentum"),
+        ({"estimator": '"filter-l3"'}, r"estimator\.kind: there is no 'filter-l3'; did you mean filter-l2"),
+        ({"estimator": '["mean", "krumm"]'}, r"estimator\[1\]\.kind: there is no 'krumm'; did you mean krum"),
+        ({"estimator": '{ kind = "filter-l2", sigmo = 1 }'}, r"estimator\.sigmo: .* did you mean sigma"),
+        ({"estimator": '["mean", { kind = "filter-l2", sigma = -1.0 }]'}, r"estimator\[1\]\.sigma: .*> 0.*found -1"),
+        ({"estimator": '{ kind = "nnm", inner = { kind = "krum", fo = 1 } }'}, r"estimator\.inner\.fo"),
+        ({"estimator": "3"}, r"estimator: found 3; wanted a name"),
+        ({"attack": '"tmaa"'}, r"attack\.kind: there is no 'tmaa'; did you mean tma"),
+        ({"attack": '["none", { kind = "tma", b = 0.5 }]'}, r"attack\[1\]\.b: .*>= 1"),
+        ({"data": '"mnits"'}, r"data\.kind: there is no 'mnits'; did you mean mnist"),
+        ({"rounds": "0"}, r"rounds: .*>= 1.*found 0"),
+        ({"rounds": '"ten"'}, r"rounds: expected `int`, got `str`"),
+        ({"rounds": None}, r"rounds is missing"),
+        ({"seed": "[]"}, r"seed: the list is empty"),
+        ({"seed": "[1, 1]"}, r"seed 1: two runs have the same settings"),
+        ({"malicious": "12"}, r"malicious: 12 of 12 clients; state from 0 to 11"),
+        ({"malicious": "0"}, r"attack: nobody is there to attack"),
+        ({"shards": "[4, 13]"}, r"shards\[1\]: 13 shards for 12 clients; use at most 4"),
+        ({"shards": "5"}, r"shards: 5 shards of 12 clients leave some with 2, .* use at most 4 shards"),
+        ({"estimator": '{ kind = "bulyan", epsilon = 0.25 }'}, r"estimator: Bulyan withstands .* n >= 4f \+ 3"),
+        ({"bits": "40", "protocol": "{ mode = 'dropout-tolerant', threshold = 9 }"}, r"protocol: a threshold of 9"),
+        ({"partition": '{ kind = "labels-per-client", labels = 11 }'}, r"partition: 11 labels per client"),
+        ({"partition": '["iid", { kind = "labels-per-client", labels = 11 }]'}, r"partition\[1\]: 11 labels"),
+        ({"clients": "300", "shards": "4", "malicious": "1"}, r"partition: 240 samples cannot serve 300 clients"),
+        ({"attack": '{ kind = "mra", target = 10 }'}, r"attack: the target label 10 is none of the 10 classes"),
+        ({"attack": '{ kind = "mra", trigger = { size = 9 } }'}, r"attack: a trigger down to row 9"),
+        ({"data": '{ kind = "synthetic", side = 2 }', "model": '"cnn"'}, r"model: images of 2 x 2 are too small"),
+        ({"title": "3"}, r"title: found 3; wanted text"),
+        ({"fallback": "3"}, r"fallback: found 3; wanted a table"),
+        ({"fallback": "{ clents = 3 }"}, r"fallback\.clents: .* did you mean clients"),
+        ({"fallback": "{ shards = 13 }"}, r"shards: 13 shards for 12 clients"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_place(lines, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        prepare(parse(changed(**lines), "a.toml"))
+
+
+def test_text_that_is_no_toml_is_refused_with_its_line():
+    with pytest.raises(ConfigError, match=r"a\.toml is no TOML: .*line 1"):
+        parse("clients = = 3", "a.toml")
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    """No data set can be found or fetched."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("F2ED_DATA", raising=False)
+    monkeypatch.setattr("f2ed.learning.datasets.mnist.FETCHERS", ())
+
+
+@pytest.mark.usefixtures("offline")
+def test_without_the_data_the_fallback_takes_their_place_and_says_so():
+    said = []
+    file = parse(changed(data='"mnist"', fallback='{ data = "digits", rounds = 1 }'), "a.toml")
+    cells, loaded = prepare(file, say=said.append)
+    assert [str(cell.experiment.data.__struct_config__.tag) for cell in cells] == ["digits"]
+    assert cells[0].experiment.rounds == 1
+    assert len(loaded) == 1
+    assert "mnist is not in" in said[-1]
+    assert "fallback" in said[-1]
+
+
+@pytest.mark.usefixtures("offline")
+def test_without_the_data_and_a_fallback_the_file_is_refused():
+    with pytest.raises(ConfigError, match=r"a\.toml: data: mnist is not in"):
+        prepare(parse(changed(data='"mnist"'), "a.toml"))
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_damaged_file_is_refused_and_not_replaced_by_the_fallback(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (tmp_path / "mnist" / f"{name}-ubyte").write_bytes(b"damaged")
+    with pytest.raises(ConfigError, match="ubyte"):
+        prepare(parse(changed(data='"mnist"', fallback='{ data = "digits" }'), "a.toml"), folder=tmp_path)
