@@ -197,7 +197,7 @@ def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> 
     axes = list(summary.outcomes[0].arm)
     for axis in axes or ["run"]:
         table.add_column(axis)
-    for column in ("accuracy", "lost to attack", "attack success", "weight on spoilt"):
+    for column in ("accuracy", "lost", "attack success", "spoilt weight"):
         table.add_column(column, justify="right")
     for outcome in summary.outcomes:
         names = [outcome.arm[axis] for axis in axes] or [outcome.name]
@@ -206,6 +206,7 @@ def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> 
         believed = "" if outcome.attackers_believed is None else f"{100 * outcome.attackers_believed:.1f} %"
         table.add_row(*names, f"{100 * outcome.accuracy:.1f} %", lost, success, believed)
     console.print(table)
+    console.print("lost: to the attack; spoilt weight: what the rule gave to shards with an attacker\n", style="dim")
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"\nRecords: {folder}", soft_wrap=True)

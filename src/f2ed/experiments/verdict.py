@@ -103,14 +103,14 @@ def _against(outcome: Outcome, plain: Outcome | None) -> str:
         )
     if outcome.success is not None and plain.success is not None:
         text = (
-            f"Under {_the(outcome.attack)} plain averaging is fooled on {_percent(plain.success)} of the attacker's images, "
-            f"{outcome.estimator} on {_percent(outcome.success)}"
+            f"Under {_the(outcome.attack)} plain averaging is fooled on {_percent(plain.success)} of the attacker's "
+            f"images, {outcome.estimator} on {_percent(outcome.success)}"
         )
     else:
         gap = 100 * (outcome.accuracy - plain.accuracy)
         text = (
-            f"Under {_the(outcome.attack)} plain averaging falls to {_percent(plain.accuracy)}; {outcome.estimator} ends at "
-            f"{_percent(outcome.accuracy)}, {abs(gap):.1f} points {'higher' if gap >= 0 else 'lower'}"
+            f"Under {_the(outcome.attack)} plain averaging falls to {_percent(plain.accuracy)}; {outcome.estimator} "
+            f"ends at {_percent(outcome.accuracy)}, {abs(gap):.1f} points {'higher' if gap >= 0 else 'lower'}"
         )
     return text + _kept(outcome)
 
