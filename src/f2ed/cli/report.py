@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 
+from f2ed.cli.problems import tell
 from f2ed.errors import ConfigError
 from f2ed.report import write_page
 
@@ -34,7 +35,5 @@ def report(
         return
     console = Console(highlight=False)
     console.print(summary.headline, style="bold", soft_wrap=True)
-    for problem in summary.problems:
-        where = f"{problem.file}, line {problem.line}" if problem.line else problem.file
-        console.print(f"{where}: {problem.text}", style="yellow", soft_wrap=True, markup=False)
+    tell(summary.problems, console)
     console.print(f"{summary.runs} runs are on {out}; open it in a browser.", soft_wrap=True, markup=False)

@@ -1,7 +1,7 @@
-"""How a measure went over the rounds: its mean over the seeds of an arm, between the lowest and the highest."""
+"""Curves over the rounds: the mean over the seeds of an arm, between the lowest and the highest."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import final
 
 import msgspec
@@ -9,17 +9,19 @@ import msgspec
 from f2ed.records import RoundRecord
 from f2ed.report.reading import Run
 
-__all__ = ["Curve", "accuracy", "curve", "success"]
+__all__ = ["Curve", "Read", "accuracy", "curve", "success"]
+
+Read = Callable[[RoundRecord], float | None]
 
 
 @final
 class Curve(msgspec.Struct, frozen=True):
-    """One value per round; where seeds are missing a round, over those that have it."""
+    """One value per round; None, a gap in the line, where no seed has a number."""
 
     rounds: tuple[int, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    mean: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
 
     @property
     def last(self) -> int:
@@ -27,8 +29,9 @@ class Curve(msgspec.Struct, frozen=True):
         return self.rounds[-1]
 
     def at(self, moment: int) -> float | None:
-        """Return the mean at a round, or at the last one before it; None where there is none."""
-        return next((value for at, value in zip(self.rounds[::-1], self.mean[::-1], strict=True) if at <= moment), None)
+        """Return the mean at a round, or at the last one before it that has a number."""
+        backwards = zip(self.rounds[::-1], self.mean[::-1], strict=True)
+        return next((value for round_, value in backwards if round_ <= moment and value is not None), None)
 
 
 def accuracy(record: RoundRecord) -> float | None:
@@ -41,17 +44,24 @@ def success(record: RoundRecord) -> float | None:
     return record.success
 
 
-def curve(runs: Sequence[Run], measure: Callable[[RoundRecord], float | None]) -> Curve | None:
-    """Return the curve of a measure over runs that differ in their seed alone; None where nothing was measured."""
-    found: defaultdict[int, list[float]] = defaultdict(list)
+def curve(runs: Sequence[Run], read: Read) -> Curve | None:
+    """Follow a number over the rounds of runs that differ in their seed alone; None where no round has it.
+
+    A seed that is still running, or of which other rounds were kept, is left out where it has none.
+    """
+    found: dict[int, list[float]] = {}
     for run in runs:
         for record in run.rounds:
-            if (value := measure(record)) is not None:
-                found[record.round].append(value)
-    if not found:
+            values = found.setdefault(record.round, [])
+            if (value := read(record)) is not None and isfinite(value):
+                values.append(value)
+    if not any(found.values()):
         return None
     rounds = tuple(sorted(found))
-    values = [found[at] for at in rounds]
+    several = [found[round_] for round_ in rounds]
     return Curve(
-        rounds, tuple(sum(some) / len(some) for some in values), tuple(map(min, values)), tuple(map(max, values))
+        rounds,
+        tuple(sum(values) / len(values) if values else None for values in several),
+        tuple(min(values, default=None) for values in several),
+        tuple(max(values, default=None) for values in several),
     )

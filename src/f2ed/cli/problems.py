@@ -1,0 +1,29 @@
+"""Reading records for a command: what is wrong with them is said, and does not stop it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from f2ed.errors import ConfigError
+from f2ed.report import Problem, Run, read_runs
+
+__all__ = ["read_some", "tell"]
+
+
+def read_some(paths: Sequence[Path], console: Console) -> list[Run]:
+    """Read all runs, with every round; there must be one."""
+    if not paths:
+        raise ConfigError("no runs are named; give folders or record files, such as runs/demo")
+    runs, problems = read_runs(paths)
+    tell(problems, console)
+    if not runs:
+        raise ConfigError("no run could be read; see above why")
+    return runs
+
+
+def tell(problems: Sequence[Problem], console: Console) -> None:
+    """Name each problem with its file and line."""
+    for problem in problems:
+        where = f"{problem.file}, line {problem.line}" if problem.line else problem.file
+        console.print(f"{where}: {problem.text}", style="yellow", soft_wrap=True, markup=False)

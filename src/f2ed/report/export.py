@@ -1,0 +1,148 @@
+"""Records for other tools: one row per round as CSV or Parquet, or the event files that TensorBoard reads."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from f2ed.errors import ConfigError, MissingExtra
+from f2ed.records import RoundRecord
+from f2ed.report.arms import arms
+from f2ed.report.reading import Run
+from f2ed.report.words import STAGES, flat
+
+__all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
+
+_SCALARS = (
+    "accuracy",
+    "loss",
+    "success",
+    "success_every",
+    "eigenvalue",
+    "iterations",
+    "step",
+    "clipped",
+    "clipped_honest",
+)
+_MORE = ("shortened", "bytes_up", "bytes_down")
+
+
+def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """Yield a flat row for each round of each run; rounds count from 0, as in the records."""
+    for arm in arms(runs):
+        for run in arm.runs:
+            head = {
+                "file": run.file,
+                "name": run.header.name,
+                "setting": arm.setting,
+                "attack": arm.attack,
+                "estimator": arm.estimator,
+                "seed": run.header.seed,
+                "mode": run.header.mode,
+                "hidden_among": run.header.hidden_among,
+                "settings": "; ".join(f"{path}={value}" for path, value in flat(run.header.settings).items()),
+            }
+            for record in run.rounds:
+                yield head | {"round": record.round} | _numbers(record) | _texts(record)
+
+
+def write_csv(runs: Sequence[Run], path: Path) -> int:
+    """Write CSV; return how many rows there are. What is not known is an empty cell."""
+    every = _some(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(every[0]))
+        writer.writeheader()
+        writer.writerows(every)
+    return len(every)
+
+
+def write_parquet(runs: Sequence[Run], path: Path) -> int:
+    """Write Parquet; return how many rows there are."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415  an optional dependency
+        from pyarrow import parquet  # noqa: PLC0415  an optional dependency
+    except ModuleNotFoundError:
+        raise MissingExtra("Parquet", "parquet") from None
+    every = _some(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A column without a single value still has a type: what other runs of the same kind would hold.
+    types = {name: pa.float64() for name in (*_SCALARS, *_stages())}
+    types |= {
+        name: pa.int64()
+        for name in ("seed", "round", "hidden_among", "iterations", "clipped", "clipped_honest", *_MORE)
+    }
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in every[0]])
+    parquet.write_table(pa.Table.from_pylist(every, schema), path)
+    return len(every)
+
+
+def write_tensorboard(runs: Sequence[Run], folder: Path) -> int:
+    """Write an event file for each run, in a folder of its name; return how many numbers were written.
+
+    A run's second export replaces the first.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  an optional dependency
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415  an optional dependency
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415  an optional dependency
+    except ModuleNotFoundError:
+        raise MissingExtra("TensorBoard", "tensorboard") from None
+    _some(runs)
+    count = 0
+    for run in runs:
+        where = folder / Path(run.file).with_suffix("")
+        for old in where.glob("events.out.tfevents.*"):
+            old.unlink()
+        writer = EventFileWriter(str(where))
+        clock = _began(run)
+        for record in run.rounds:
+            clock += record.seconds.total
+            found = {name: value for name, value in _numbers(record).items() if value is not None}
+            values = [Summary.Value(tag=_tag(name), simple_value=float(value)) for name, value in found.items()]
+            writer.add_event(Event(wall_time=clock, step=record.round, summary=Summary(value=values)))
+            count += len(values)
+        writer.close()
+    return count
+
+
+def _some(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    every = list(rows(runs))
+    if not every:
+        raise ConfigError("no run has a round to export yet; wait for the first, or name other records")
+    return every
+
+
+def _stages() -> list[str]:
+    return [f"seconds_{stage}" for stage in STAGES]
+
+
+def _numbers(record: RoundRecord) -> dict[str, float | None]:
+    found = {name: getattr(record, name) for name in (*_SCALARS, *_MORE)}
+    found |= {f"seconds_{stage}": getattr(record.seconds, stage) for stage in STAGES}
+    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
+
+
+def _texts(record: RoundRecord) -> dict[str, str]:
+    return {
+        "guarantee": record.guarantee,
+        "stopped": record.stopped,
+        "contaminated": " ".join(map(str, record.contaminated)),
+        "excluded": "; ".join(f"{shard}: {why}" for shard, why in record.excluded.items()),
+        "weights": " ".join(f"{weight:.6g}" for weight in record.weights or ()),
+    }
+
+
+def _tag(name: str) -> str:
+    stage, _, rest = name.partition("seconds_")
+    return f"seconds/{rest}" if rest else f"round/{stage}"
+
+
+def _began(run: Run) -> float:
+    """Return when the run began; events without a known beginning begin with the epoch."""
+    try:
+        return datetime.fromisoformat(run.header.started).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,117 @@
+"""Figures for papers: one panel per attack with all estimators, as in the figures of Wang et al. 2021.
+
+A panel shows the accuracy, or for a targeted attack how often it succeeds. Each setting that differs (data, shards …)
+is a figure of its own. Colours and dashes are those of the page.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from f2ed.errors import ConfigError, MissingExtra
+from f2ed.report.arms import Arm, arms
+from f2ed.report.curves import Curve, Read, accuracy, curve, success
+from f2ed.report.reading import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Format", "write_figures"]
+
+Format = Literal["svg", "pdf", "png"]
+
+_DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 1.5)), "dot": (0, (1, 1)), "dashdot": (0, (4, 1, 1, 1))}
+_STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.linewidth": 0.4,
+    "grid.alpha": 0.5,
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "f2ed",
+    "pdf.fonttype": 42,
+}
+_PANEL = (1.75, 1.5)
+"""Inches: four panels are as wide as a page of text."""
+_COLUMNS = 4
+
+
+def write_figures(runs: Sequence[Run], folder: Path, kind: Format) -> list[Path]:
+    """Write a figure for each setting into the folder; the same records give the same bytes."""
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415  an optional dependency
+    except ModuleNotFoundError:
+        raise MissingExtra("f2ed figures", "report") from None
+    every = [arm for arm in arms(runs) if curve(arm.runs, accuracy) or curve(arm.runs, success)]
+    if not every:
+        raise ConfigError("no run has a round to draw yet; wait for the first, or name other records")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for setting in dict.fromkeys(arm.setting for arm in every):
+        path = folder / f"{_file_name(setting)}.{kind}"
+        with rc_context(_STYLE):
+            figure = _figure([arm for arm in every if arm.setting == setting], setting)
+            # Without the date, which is all that would differ.
+            undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+            figure.savefig(path, dpi=300, metadata=undated, bbox_inches="tight")
+        written.append(path)
+    return written
+
+
+def _file_name(setting: str) -> str:
+    kept = "".join(letter if letter.isalnum() else "-" for letter in setting.lower())
+    return "-".join(part for part in kept.split("-") if part) or "figure"
+
+
+def _figure(members: Sequence[Arm], setting: str) -> "Figure":
+    from matplotlib.figure import Figure  # noqa: PLC0415  an optional dependency
+
+    attacks = list(dict.fromkeys(arm.attack for arm in members))
+    columns = min(_COLUMNS, len(attacks))
+    rows = -(-len(attacks) // columns)
+    figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for letter, (panel, attack) in enumerate(zip(panels, attacks, strict=False)):
+        title = f"({chr(ord('a') + letter)}) {attack}" if letter < 26 else attack
+        _draw(panel, title, [arm for arm in members if arm.attack == attack])
+    for panel in panels[len(attacks) :]:
+        panel.set_axis_off()
+    lines = {line.get_label(): line for panel in panels for line in panel.get_lines()}
+    figure.legend(
+        lines.values(),
+        lines.keys(),
+        loc="outside lower center",
+        ncols=min(len(lines), 2 * columns),
+        title=setting or None,
+    )
+    return figure
+
+
+def _draw(panel: "Axes", title: str, members: Sequence[Arm]) -> None:
+    targeted = any(curve(arm.runs, success) for arm in members)
+    read: Read = success if targeted else accuracy
+    for arm in members:
+        if (found := curve(arm.runs, read)) is not None:
+            _line(panel, arm, found)
+    panel.set_title(title)
+    panel.set_ylim(-0.02, 1.02)
+    panel.set_yticks((0, 0.5, 1), ("0%", "50%", "100%"))
+    panel.set_ylabel("attack success" if targeted else "accuracy")
+    panel.set_xlabel("rounds")
+
+
+def _line(panel: "Axes", arm: Arm, found: Curve) -> None:
+    nan = float("nan")
+    rounds = [number + 1 for number in found.rounds]
+    low, mean, high = (
+        [nan if value is None else value for value in each] for each in (found.low, found.mean, found.high)
+    )
+    style = {"color": arm.look.colour, "linestyle": _DASHES[arm.look.dash]}
+    panel.plot(rounds, mean, label=arm.estimator, marker="." if len(rounds) == 1 else None, **style)
+    if len(arm.runs) > 1:
+        panel.fill_between(rounds, low, high, color=arm.look.colour, alpha=0.15, linewidth=0)
