@@ -1,14 +1,19 @@
 """When the clients are dealt anew: which epoch a round belongs to (rounds and epochs count from 0).
 
 Each new deal shows the server the same clients in other company, and over many rounds it can solve for the
-single client. Fixed shards show it the same sums again and again, which is why deployments keep them.
+single client. Fixed shards show it the same sums again and again, which is why deployments keep them. Between the
+two are batches: clients that always stay together, so that no more than a batch can be solved for.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, final
 
 import msgspec
 
-__all__ = ["EveryKRounds", "EveryRound", "Fixed", "Schedule"]
+from f2ed.errors import ConfigError
+from f2ed.sharding.plan import ClientId, Plan, deal
+
+__all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -40,6 +45,45 @@ class EveryRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="e
     def __call__(self, round: int, /) -> int:  # noqa: A002  the paper's word
         """Return the epoch of a round, which is the round."""
         return round
+
+
+@final
+class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batches"):
+    """Clients in fixed batches of `size`, and a new deal of whole batches every `k` rounds (So et al., AAAI 2023).
+
+    Whatever the server adds and subtracts, it finds sums over whole batches: everyone stays hidden among `size`, at
+    any number of rounds. It deals by itself, since batches must be the same in all epochs.
+    """
+
+    size: Positive
+    k: Positive = 1
+
+    def __call__(self, round: int, /) -> int:  # noqa: A002  the paper's word
+        """Return the epoch of a round."""
+        return round // self.k
+
+    def deal(
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+    ) -> Plan:
+        """Deal the clients into batches, the same in every epoch, and the batches into shards, anew in each.
+
+        Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
+        """
+        batches = len(roster) // self.size
+        if batches < shards:
+            most = len(roster) // shards
+            raise ConfigError(
+                f"{len(roster)} clients make {batches} batches of {self.size}, too few for {shards} shards; "
+                f"use batches of at most {most}, or fewer shards"
+            )
+        together = deal(roster, shards=batches, epoch=0, seed=b"batches" + seed)
+        dealt = deal(dict.fromkeys(range(batches), together.roster), shards=shards, epoch=epoch, seed=seed)
+        members = tuple(
+            tuple(sorted(client for batch in shard for client in together.shards[batch])) for shard in dealt.shards
+        )
+        if (fewest := min(map(len, members))) < smallest:
+            raise ConfigError(f"a shard of {fewest} members, fewer than {smallest}; use fewer shards")
+        return Plan(shards=members, epoch=epoch, seed=seed, roster=together.roster)
 
 
 Schedule = Fixed | EveryKRounds | EveryRound

@@ -1,0 +1,322 @@
+"""The leak meter: what a server could work out about single clients from the shard sums of many rounds.
+
+Every opened sum is a linear equation in the clients' updates. To the extent that a client sends the same thing again
+(its data stay the same, so the pull on the model does), the server can solve the equations of many rounds. Two numbers
+say how far that goes. `exposed` counts the clients whose own update the equations determine: exact, by elimination.
+`cosine` is how well the part of an update that stays can be told when it comes with fresh noise each round: it is
+what the best linear guess reaches, 1 for full recovery. Fixed shards keep it at 1/√s or below for ever.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import Literal, final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from f2ed.errors import ConfigError
+from f2ed.randomness import stream
+from f2ed.sharding.plan import deal
+from f2ed.sharding.rowspace import RowSpace
+from f2ed.sharding.schedule import Batches, Schedule
+
+__all__ = ["Exposure", "Leak", "Sums", "exposure", "leak", "smallest_k", "opened_sums", "recovered_cosine"]
+
+Sums = Sequence[Collection[int]]
+"""The sets of clients whose sums were opened in one round; clients are numbered from 0."""
+
+_Sum = tuple[int, ...]
+
+LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
+
+# The cosine depends on the size of a shard and the number of rounds, and hardly on n beyond a few hundred clients.
+_CLIENTS_FOR_COSINE = 400
+_FEWEST_SURVIVORS = 3
+
+
+@final
+class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+    """What rounds of sums determine; rounds are counted from 1 here, as in "after so many rounds"."""
+
+    clients: int
+    ranks: tuple[int, ...]
+    """Independent equations after each round, until everything that can be known is known."""
+    exposed_after: tuple[int | None, ...]
+    """For each client, after how many rounds its own update is determined; None if it never is."""
+    crowd: int
+    """The size of the smallest group whose sum is determined, counting groups that were always opened together."""
+
+    @property
+    def exposed(self) -> int:
+        """How many clients are determined in the end."""
+        return sum(after is not None for after in self.exposed_after)
+
+    @property
+    def first(self) -> int | None:
+        """After how many rounds the first client is determined."""
+        return min((after for after in self.exposed_after if after is not None), default=None)
+
+    @property
+    def last(self) -> int | None:
+        """After how many rounds the last client is determined; None if some never are."""
+        if self.exposed < self.clients:
+            return None
+        return max((after for after in self.exposed_after if after is not None), default=None)
+
+
+@final
+class Leak(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule gives away within the planned rounds."""
+
+    clients: int
+    shards: int
+    schedule: Schedule | Batches
+    rounds: int
+    dropout: float
+    mode: LeakMode
+    exposed: int
+    """Clients whose own update the sums determine, as far as it is the same in all rounds."""
+    first: int | None
+    """After how many rounds the first of them is."""
+    last: int | None
+    """After how many rounds everyone is; None if not everyone is."""
+    crowd: int
+    """The smallest group whose sum is determined."""
+    cosine: float
+    """Between what the server finds and what stays of a client's update, where noise of its size comes with it."""
+    hidden_cosine: float
+    """1/√s: what a single round without noise gives, and fixed shards never exceed."""
+
+    @property
+    def leaks(self) -> bool:
+        """Whether someone is exposed within the planned rounds."""
+        return self.exposed > 0
+
+    @property
+    def text(self) -> str:
+        """The finding in one sentence or two."""
+        recovered = f"what stays of an update is recovered with cosine {self.cosine:.2f}"
+        if not self.leaks:
+            return (
+                f"Over {self.rounds} rounds the sums determine no single client, "
+                f"and no group smaller than {self.crowd}; {recovered}."
+            )
+        when = f"the first after {self.first} rounds"
+        if self.last is not None:
+            when = f"after {self.last} rounds" if self.last == self.first else f"{when}, the last after {self.last}"
+        who = "all" if self.exposed == self.clients else f"{self.exposed} of"
+        solved = f"the sums determine {who} {self.clients} clients one by one, {when}"
+        return f"Over {self.rounds} rounds {solved}; {recovered}."
+
+
+def leak(
+    *,
+    clients: int,
+    shards: int,
+    schedule: Schedule | Batches,
+    rounds: int,
+    dropout: float = 0.0,
+    mode: LeakMode = "all-or-nothing",
+    noise: float = 1.0,
+    seed: int = 0,
+) -> Leak:
+    """Predict what a server could work out over the rounds of a plan that is dealt at random.
+
+    `dropout` is each client's chance to be silent in a round: all-or-nothing leaves its shard closed, and the
+    tolerant mode opens the sum of the others, which is one more equation. `noise` is the size of what is new in a
+    client's update each round, relative to what stays. The deals are examples drawn from `seed`.
+    """
+    if rounds < 1 or not 1 <= shards <= clients:
+        raise ConfigError(f"{clients} clients in {shards} shards over {rounds} rounds; nothing can be measured")
+    if not 0 <= dropout < 1:
+        raise ConfigError(f"a drop-out rate of {dropout}; it must be at least 0 and below 1")
+    sums = opened_sums(
+        clients=clients, shards=shards, schedule=schedule, rounds=rounds, dropout=dropout, mode=mode, seed=seed
+    )
+    found = exposure(clients, sums)
+    few = _scaled_down(clients, shards, schedule)
+    sample = opened_sums(
+        clients=few[0], shards=few[1], schedule=schedule, rounds=rounds, dropout=dropout, mode=mode, seed=seed
+    )
+    return Leak(
+        clients=clients,
+        shards=shards,
+        schedule=schedule,
+        rounds=rounds,
+        dropout=dropout,
+        mode=mode,
+        exposed=found.exposed,
+        first=found.first,
+        last=found.last,
+        crowd=found.crowd,
+        cosine=float(recovered_cosine(few[0], sample, noise=noise).mean()),
+        hidden_cosine=math.sqrt(shards / clients),
+    )
+
+
+def smallest_k(*, clients: int, shards: int, rounds: int) -> int:
+    """Return the smallest k for which a deal every k rounds exposes nobody within the rounds.
+
+    By the count of equations: each deal adds at most p - 1 to the first p, and n determine everyone; so the deals stay
+    below (n - 1) / (p - 1). Check the answer with `leak`, since a few clients may be exposed a little before that.
+    """
+    if shards == 1:
+        return 1
+    deals = max(1, -(-(clients - 1) // (shards - 1)) - 1)
+    return -(-rounds // deals)
+
+
+def opened_sums(
+    *,
+    clients: int,
+    shards: int,
+    schedule: Schedule | Batches,
+    rounds: int,
+    dropout: float = 0.0,
+    mode: LeakMode = "all-or-nothing",
+    seed: int = 0,
+) -> Iterator[Sums]:
+    """Yield the sums that the server sees in each round of an example."""
+    public = stream(seed, "leak", "deal").bytes(32)
+    roster = dict.fromkeys(range(clients), b"")
+    at, plan = -1, None
+    for number in range(rounds):
+        if plan is None or schedule(number) != at:
+            at = schedule(number)
+            dealing = schedule.deal if isinstance(schedule, Batches) else deal
+            plan = dealing(roster, shards=shards, epoch=at, seed=public)
+        if not dropout:
+            yield plan.shards
+            continue
+        silent = stream(seed, "leak", "silent", number).random(clients) < dropout
+        there = (tuple(client for client in shard if not silent[client]) for shard in plan.shards)
+        yield tuple(some for some, shard in zip(there, plan.shards, strict=True) if _opens(len(some), len(shard), mode))
+
+
+def exposure(clients: int, rounds: Iterator[Sums] | Sequence[Sums]) -> Exposure:
+    """Work out exactly which clients the sums of these rounds determine, and since when.
+
+    Clients that always appear together are one unknown. What has no sum in common is solved apart, which makes fixed
+    shards cheap. With a new deal each round it takes about n³ operations: 10,000 clients in half a minute.
+    """
+    seen = _without_repeats(rounds)
+    after: list[int | None] = [None] * clients
+    ranks = np.zeros(len(seen), dtype=np.int64)
+    crowd = min((len(some) for sums in seen for some in sums), default=clients)
+    for sums_of_part in _parts(clients, seen):
+        groups, rows = _together(sums_of_part)
+        space, done = RowSpace(len(groups)), np.zeros(len(groups), dtype=bool)
+        for number, rows_of_round in sorted(rows.items()):
+            if done.all():
+                break
+            before = space.rank
+            space.add(rows_of_round)
+            ranks[number:] += space.rank - before
+            new = space.single() & ~done
+            done |= new
+            for group in np.flatnonzero(new):
+                crowd = min(crowd, len(groups[group]))
+                if len(groups[group]) == 1:
+                    after[groups[group][0]] = number + 1
+    return Exposure(clients=clients, ranks=tuple(map(int, ranks)), exposed_after=tuple(after), crowd=crowd)
+
+
+def recovered_cosine(
+    clients: int, rounds: Iterator[Sums] | Sequence[Sums], *, noise: float = 1.0, least_squares: bool = False
+) -> NDArray[np.float64]:
+    """Return for each client the cosine between what stays of its update and what the server finds of it.
+
+    Updates are taken as long vectors with nothing in common, each with fresh noise of relative size `noise` in every
+    round. The server finds them by ridge regression with the best ridge, or by least squares of smallest norm,
+    which is worse where equations barely determine the unknowns. With S the sum over opened sets of u·uᵀ (u the unit
+    vector along the set) and H the matrix that takes what stays to what is found:
+        ridge          H = S·(S + noise²)⁻¹, cosine √H_ii
+        least squares  H = S⁺S,              cosine H_ii / √(H_ii + noise²·S⁺_ii)
+    """
+    total = np.zeros((clients, clients))
+    for sums in rounds:
+        for some in sums:
+            members = np.fromiter(some, np.int64)
+            total[np.ix_(members, members)] += 1 / len(members)
+    values, vectors = np.linalg.eigh(total)
+    there = values > 1e-9 * max(1.0, values[-1])
+    squares = np.square(vectors[:, there])
+    values = values[there]
+    if not least_squares:
+        best: NDArray[np.float64] = np.sqrt(squares @ (values / (values + noise**2)))
+        return best
+    kept = squares.sum(axis=1)
+    length = np.sqrt(kept + noise**2 * (squares @ (1 / values)))
+    found: NDArray[np.float64] = np.divide(kept, length, out=np.zeros(clients), where=length > 0)
+    return found
+
+
+def _opens(there: int, members: int, mode: LeakMode) -> bool:
+    """Say whether a shard's sum opens; the tolerant mode asks for a majority, and for three."""
+    if mode == "all-or-nothing":
+        return there == members
+    return there >= max(members // 2 + 1, min(members, _FEWEST_SURVIVORS))
+
+
+def _scaled_down(clients: int, shards: int, schedule: Schedule | Batches) -> tuple[int, int]:
+    """Return a smaller federation with shards of the same size, if it would have some tens of them."""
+    size = clients / shards
+    fewer = max(round(_CLIENTS_FOR_COSINE / size), 20)
+    if clients <= _CLIENTS_FOR_COSINE or fewer >= shards:
+        return clients, shards
+    smaller = round(fewer * size)
+    if isinstance(schedule, Batches):
+        smaller -= smaller % schedule.size
+    return smaller, fewer
+
+
+def _without_repeats(rounds: Iterator[Sums] | Sequence[Sums]) -> list[list[_Sum]]:
+    """Return the sums of each round that were not seen before."""
+    seen: set[_Sum] = set()
+    out = []
+    for sums in rounds:
+        fresh = [some for some in (tuple(sorted(some)) for some in sums) if some and some not in seen]
+        seen.update(fresh)
+        out.append(fresh)
+    return out
+
+
+def _parts(clients: int, rounds: list[list[_Sum]]) -> list[list[tuple[int, _Sum]]]:
+    """Return the sums, each with its round, in parts that have no client in common."""
+    parent = list(range(clients))
+
+    def root(client: int) -> int:
+        while parent[client] != client:
+            parent[client] = parent[parent[client]]
+            client = parent[client]
+        return client
+
+    for some in chain.from_iterable(rounds):
+        for client in some[1:]:
+            parent[root(client)] = root(some[0])
+    parts: dict[int, list[tuple[int, _Sum]]] = {}
+    for number, sums in enumerate(rounds):
+        for some in sums:
+            parts.setdefault(root(some[0]), []).append((number, some))
+    return list(parts.values())
+
+
+def _together(sums: list[tuple[int, _Sum]]) -> tuple[list[list[int]], dict[int, list[list[int]]]]:
+    """Return the groups of clients that are in the same sums, and each round's sums as sets of groups."""
+    places: dict[int, list[int]] = {}
+    for place, (_, some) in enumerate(sums):
+        for client in some:
+            places.setdefault(client, []).append(place)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for client, where in places.items():
+        groups.setdefault(tuple(where), []).append(client)
+    rows: list[list[int]] = [[] for _ in sums]
+    for group, shared in enumerate(groups):
+        for place in shared:
+            rows[place].append(group)
+    by_round: dict[int, list[list[int]]] = {}
+    for (number, _), row in zip(sums, rows, strict=True):
+        by_round.setdefault(number, []).append(row)
+    return list(groups.values()), by_round
