@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from f2ed.learning.gradients import Gradients
+from f2ed.learning.gradients import DenseGradients, Gradients
 from f2ed.learning.optimiser import begin, step
 from f2ed.learning.schedule import Schedule
 
@@ -43,12 +43,20 @@ class _Training:
         self.weights = begun.clone()
         self.state = begin(self.settings, self.weights)
         self.pull, self.mask = _pull(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
+        settings = self.settings
+        only_sgd = settings.optimiser == "sgd" and not settings.momentum and not settings.weight_decay
+        self.plain = only_sgd and self.pull is None and self.mask is None
 
     def step(self, index: Tensor, labels: Tensor, shares: Tensor) -> None:
         """Move the first clients, as many as there are batches, one step."""
         active = len(index)
         now = self.weights[:active]
-        slope = self.gradients(now, self.buffers, self.pool[index], labels, shares)
+        # Whole rows are picked twice as fast by index_select as by indexing.
+        images = self.pool.index_select(0, index.reshape(-1)).view(*index.shape, *self.pool.shape[1:])
+        if self.plain and isinstance(self.gradients, DenseGradients):
+            self.gradients.descend(now, images, labels, shares * self.settings.lr)
+            return
+        slope = self.gradients(now, self.buffers, images, labels, shares)
         if self.pull is not None:
             slope.add_((now - self.pull.centres[:active]) * self.pull.strengths[:active])
         step(self.settings, now, slope, tuple(part[:active] for part in self.state))

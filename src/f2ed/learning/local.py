@@ -131,7 +131,7 @@ class Local:
                 rows, labels = data.rows[epoch], data.labels[epoch]
                 for at in range(0, len(data), training.batch):
                     batch = slice(at, at + training.batch)
-                    _, gradient = self.loss_and_gradient(data.pool[rows[batch]], labels[batch])
+                    _, gradient = self.loss_and_gradient(data.pool.index_select(0, rows[batch]), labels[batch])
                     if job.pull is not None and centre is not None:
                         gradient.add_((self.weights - centre) * job.pull.strength)
                     step(training, self.weights, gradient, state)

@@ -26,11 +26,12 @@ class Cnn(Model, frozen=True, tag="cnn"):
             raise ConfigError(f"images of {height} x {width} are too small to be pooled twice; 4 x 4 is the least")
         return nn.Sequential(
             nn.Conv2d(channels, self.filters, 5, padding=2),
-            nn.ReLU(),
+            # ReLU after pooling is ReLU before it, on a quarter of the numbers.
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(self.filters, self.filters, 5, padding=2),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(self.filters * (height // 4) * (width // 4), self.hidden),
             nn.ReLU(),
