@@ -10,10 +10,17 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from f2ed.sharding import Advice, Guarantee, advise, contamination
+from f2ed.errors import ConfigError
+from f2ed.sharding import Advice, EveryKRounds, EveryRound, Fixed, Guarantee, Schedule, advise, contamination
+from f2ed.sharding.leak import Leak, LeakMode, leak, smallest_k
 from f2ed.sharding.planner import percent
+from f2ed.sharding.schedule import Batches
 
 __all__ = ["plan"]
+
+_SCHEDULES = "Who is dealt anew when: fixed, every-round, every-k-rounds:K or batches:SIZE."
+_MOST_ALL_OR_NOTHING = 10
+"""Members of a shard, where the mode is left to the protocol."""
 
 
 def plan(
@@ -22,8 +29,16 @@ def plan(
     malicious: Annotated[int, Parameter(help="How many of them you fear to be malicious.")],
     crowd: Annotated[int | None, Parameter(help="The fewest clients whose mean the server may see.")] = None,
     shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
+    rounds: Annotated[
+        int | None, Parameter(help="Also say what so many rounds give away about single clients.")
+    ] = None,
+    schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
+    dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
+    mode: Annotated[LeakMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
-    strict: Annotated[bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds.")] = False,
+    strict: Annotated[
+        bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds or someone is exposed.")
+    ] = False,
 ) -> None:
     """Choose the number of shards, or judge one.
 
@@ -34,22 +49,71 @@ def plan(
     Example: f2ed plan --clients 1000 --malicious 2 --crowd 8
 
     Example: f2ed plan --clients 100 --malicious 10 --shards 25
+
+    Example: f2ed plan --clients 100 --malicious 2 --shards 25 --rounds 100 --schedule every-round
     """
+    wanted = _schedule(schedule)
     advice = advise(clients=clients, malicious=malicious, crowd=crowd, shards=shards)
+    found = None
+    if rounds is not None and advice.choice is not None:
+        found = _leak(advice.choice, wanted, rounds, dropout, mode)
     if json:
-        sys.stdout.write(_json(advice) + "\n")
+        sys.stdout.write(_json(advice, found) + "\n")
     else:
-        _show(advice, Console(highlight=False))
-    if strict and not advice.ok:
+        console = Console(highlight=False)
+        _show(advice, console)
+        if found is not None:
+            _warn(found, console)
+    if strict and not (advice.ok and (found is None or not found.leaks)):
         sys.exit(1)
 
 
-def _json(advice: Advice) -> str:
+def _schedule(text: str) -> Schedule | Batches:
+    """Read a schedule as it is written on a command line."""
+    name, _, number = text.partition(":")
+    if name in ("fixed", "every-round") and not number:
+        return Fixed() if name == "fixed" else EveryRound()
+    if name in ("every-k-rounds", "batches") and number.isdecimal() and int(number):
+        return EveryKRounds(int(number)) if name == "every-k-rounds" else Batches(int(number))
+    raise ConfigError(f"--schedule {text}: there is no such schedule; {_SCHEDULES}")
+
+
+def _leak(choice: Guarantee, schedule: Schedule | Batches, rounds: int, dropout: float, mode: LeakMode | None) -> Leak:
+    small = choice.hidden_among <= _MOST_ALL_OR_NOTHING
+    return leak(
+        clients=choice.clients,
+        shards=choice.shards,
+        schedule=schedule,
+        rounds=rounds,
+        dropout=dropout,
+        mode=mode or ("all-or-nothing" if small else "dropout-tolerant"),
+    )
+
+
+def _warn(found: Leak, console: Console) -> None:
+    """Say what the rounds give away, and what would close it."""
+    console.print(found.text, style="bold red" if found.leaks else "bold green")
+    if not found.leaks:
+        return
+    if found.dropout and found.mode == "dropout-tolerant" and isinstance(found.schedule, Fixed | Batches):
+        console.print(Padding("- drop-outs open other sums of the same shard; all-or-nothing opens none", (0, 0, 0, 2)))
+        return
+    k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
+    console.print("One of these changes would close it:")
+    if k < found.rounds:
+        console.print(Padding(f"- --schedule every-k-rounds:{k}", (0, 0, 0, 2)))
+    for change in (f"--schedule batches:{max(2, found.clients // found.shards // 2)}", "--schedule fixed"):
+        console.print(Padding(f"- {change}", (0, 0, 0, 2)))
+
+
+def _json(advice: Advice, leaked: Leak | None) -> str:
     """Return the advice as JSON, with the chance of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:
         odds = contamination(clients=advice.clients, malicious=advice.malicious, shards=advice.choice.shards)
         found["choice"]["contaminated"] = {odds.fewest + i: chance for i, chance in enumerate(odds.chances)}
+    if leaked is not None:
+        found["leak"] = msgspec.to_builtins(leaked) | {"text": leaked.text}
     return msgspec.json.format(msgspec.json.encode(found)).decode()
 
 

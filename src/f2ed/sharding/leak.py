@@ -7,6 +7,7 @@ say how far that goes. `exposed` counts the clients whose own update the equatio
 what the best linear guess reaches, 1 for full recovery. Fixed shards keep it at 1/√s or below for ever.
 """
 
+import hashlib
 import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -17,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from f2ed.errors import ConfigError
-from f2ed.randomness import stream
 from f2ed.sharding.plan import deal
 from f2ed.sharding.rowspace import RowSpace
 from f2ed.sharding.schedule import Batches, Schedule
 
-__all__ = ["Exposure", "Leak", "Sums", "exposure", "leak", "smallest_k", "opened_sums", "recovered_cosine"]
+__all__ = ["Exposure", "Leak", "Sums", "exposure", "leak", "opened_sums", "recovered_cosine", "smallest_k"]
 
 Sums = Sequence[Collection[int]]
 """The sets of clients whose sums were opened in one round; clients are numbered from 0."""
@@ -179,7 +179,7 @@ def opened_sums(
     seed: int = 0,
 ) -> Iterator[Sums]:
     """Yield the sums that the server sees in each round of an example."""
-    public = stream(seed, "leak", "deal").bytes(32)
+    public = hashlib.sha256(f"f2ed leak {seed}".encode()).digest()
     roster = dict.fromkeys(range(clients), b"")
     at, plan = -1, None
     for number in range(rounds):
@@ -190,7 +190,7 @@ def opened_sums(
         if not dropout:
             yield plan.shards
             continue
-        silent = stream(seed, "leak", "silent", number).random(clients) < dropout
+        silent = np.random.default_rng((seed, number)).random(clients) < dropout
         there = (tuple(client for client in shard if not silent[client]) for shard in plan.shards)
         yield tuple(some for some, shard in zip(there, plan.shards, strict=True) if _opens(len(some), len(shard), mode))
 

@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from f2ed.cli.app import app
+from f2ed.errors import ConfigError
+
+SETTING = "plan --clients 100 --malicious 2 --shards 25 --rounds 100"
+
+
+def run(line: str) -> int:
+    with pytest.raises(SystemExit) as exit_:
+        app(line)
+    return int(exit_.value.code or 0)
+
+
+def test_it_warns_of_a_schedule_that_exposes_everyone_and_names_ones_that_do_not(capsys):
+    assert run(f"{SETTING} --schedule every-round") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "determine all 100 clients one by one, after 5 rounds" in shown
+    assert "--schedule every-k-rounds:25" in shown
+
+
+@pytest.mark.parametrize(
+    ("schedule", "status"), [("every-round", 1), ("every-k-rounds:25", 0), ("fixed", 0), ("batches:2", 0)]
+)
+def test_strict_refuses_a_schedule_that_exposes_someone(schedule, status):
+    assert run(f"{SETTING} --schedule {schedule} --strict") == status
+
+
+def test_json_holds_what_the_meter_found(capsys):
+    assert run(f"{SETTING} --schedule fixed --dropout 0.1 --mode dropout-tolerant --json") == 0
+    found = json.loads(capsys.readouterr().out)["leak"]
+    assert found["exposed"] > 0
+    assert "cosine" in found["text"]
+
+
+def test_without_rounds_nothing_is_said_about_them(capsys):
+    assert run("plan --clients 100 --malicious 2 --shards 25 --json") == 0
+    assert "leak" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("schedule", ["never", "fixed:3", "every-k-rounds", "batches:0"])
+def test_an_unknown_schedule_is_refused(schedule):
+    with pytest.raises(ConfigError, match="there is no such schedule"):
+        app(f"{SETTING} --schedule {schedule}")
