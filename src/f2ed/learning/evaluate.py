@@ -1,7 +1,7 @@
 """How good a model is, and how far an attack has got."""
 
 import copy
-from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,13 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from f2ed.errors import ConfigError
 from f2ed.learning.datasets import Samples
+from f2ed.learning.threads import cores, in_threads
 from f2ed.learning.vector import bind, load
 
 __all__ = ["AttackSuccess", "Evaluator", "Score"]
 
-# Slices that stay in a CPU's cache; a GPU takes as much as is reasonable.
-_SLICE = {"cpu": 256}
-_SLICE_ELSEWHERE = 10_000
+# What stays in a core's cache, and what keeps a GPU busy.
+_SLICE = 256
+_SLICE_ON_GPU = 10_000
 
 
 class Score(NamedTuple):
@@ -38,48 +39,57 @@ class AttackSuccess(NamedTuple):
 
 
 class Evaluator:
-    """A copy of a model that evaluates weights, in slices and, on a CPU, in channels-last layout."""
+    """A copy of a model that evaluates weights, in slices; on a CPU channels-last and one slice per thread."""
 
-    def __init__(self, model: nn.Module, device: str | torch.device = "cpu") -> None:
+    def __init__(self, model: nn.Module, device: str | torch.device = "cpu", *, workers: int | None = None) -> None:
         self.device = torch.device(device)
         self.model = copy.deepcopy(model).to(self.device).eval()
-        on_cpu = self.device.type == "cpu"
-        bind(self.model, channels_last=on_cpu)
-        self.memory = torch.channels_last if on_cpu else torch.contiguous_format
+        self.on_cpu = self.device.type == "cpu"
+        self.workers = workers or cores()
+        bind(self.model, channels_last=self.on_cpu)
 
     def score(self, weights: Tensor, samples: Samples) -> Score:
         """Return accuracy and loss on the samples."""
         if not len(samples):
             raise ConfigError("there are no samples to evaluate on; one at least is needed")
-        right = torch.zeros((), dtype=torch.int64, device=self.device)
-        loss = torch.zeros((), dtype=torch.float64, device=self.device)
-        for scores, labels in self._slices(weights, samples):
-            right += (scores.argmax(1) == labels).sum()
-            loss += cross_entropy(scores, labels, reduction="sum")
-        return Score(int(right) / len(samples), float(loss) / len(samples))
-
-    def predictions(self, weights: Tensor, images: Tensor) -> Tensor:
-        """Return the class of each image."""
-        nothing = torch.zeros(len(images), dtype=torch.int64, device=images.device)
-        parts = [scores.argmax(1) for scores, _ in self._slices(weights, Samples(images, nothing))]
-        return torch.cat(parts) if parts else nothing
+        scores = self.scores(weights, samples.images)
+        right = (scores.argmax(1) == samples.labels).double().mean()
+        return Score(float(right), float(cross_entropy(scores.double(), samples.labels)))
 
     def attack_success(self, weights: Tensor, triggered: Samples, target: int | Tensor) -> AttackSuccess:
         """Return how many triggered images, with their true labels, are taken for the target (one, or one each)."""
-        fooled = self.predictions(weights, triggered.images) == target
         others = triggered.labels != target
         if not bool(others.any()):
             raise ConfigError("every triggered image has the target as its true label; others are needed to judge")
-        return AttackSuccess(float(fooled[others].double().mean()), float(fooled.double().mean()))
+        fooled = (self.predictions(weights, triggered.images) == target).double()
+        return AttackSuccess(float(fooled[others].mean()), float(fooled.mean()))
 
-    def _slices(self, weights: Tensor, samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the scores and labels of one slice after another."""
+    def predictions(self, weights: Tensor, images: Tensor) -> Tensor:
+        """Return the class of each image."""
+        return self.scores(weights, images).argmax(1)
+
+    def scores(self, weights: Tensor, images: Tensor) -> Tensor:
+        """Return the model's output for each image."""
         load(self.model, weights)
-        size = _SLICE.get(self.device.type, _SLICE_ELSEWHERE)
-        for at in range(0, len(samples), size):
-            images = samples.images[at : at + size]
-            if images.dim() == 4:
-                images = images.contiguous(memory_format=self.memory)
-            with torch.inference_mode():
-                scores = self.model(images)
-            yield scores, samples.labels[at : at + size]
+        slices = images.split_with_sizes(_sizes(len(images), _SLICE if self.on_cpu else _SLICE_ON_GPU))
+        found: list[Tensor] = [images] * len(slices)
+
+        def run(at: int, model: nn.Module) -> None:
+            batch = slices[at]
+            if self.on_cpu and batch.dim() == 4:
+                batch = batch.contiguous(memory_format=torch.channels_last)
+            with torch.no_grad():
+                found[at] = model(batch)
+
+        tasks = (partial(run, at) for at in range(len(slices)))
+        if self.on_cpu:
+            in_threads(tasks, [self.model] * self.workers)
+        else:
+            for task in tasks:
+                task(self.model)
+        return torch.cat(found)
+
+
+def _sizes(total: int, size: int) -> list[int]:
+    """Return the sizes of slices: all `size`, and what is left (also if there is nothing at all)."""
+    return [size] * (total // size) + ([total % size] if total % size or not total else [])
