@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "f2ed",
     "pdf.fonttype": 42,
 }
-_PANEL = (1.75, 1.5)
+_PANEL = (1.8, 1.65)
 """Inches: four panels are as wide as a page of text."""
 _COLUMNS = 4
 
@@ -72,7 +72,7 @@ def _figure(members: Sequence[Arm], setting: str) -> "Figure":
     from matplotlib.figure import Figure  # noqa: PLC0415  an optional dependency
 
     attacks = list(dict.fromkeys(arm.attack for arm in members))
-    columns = min(_COLUMNS, len(attacks))
+    columns = min(3 if len(attacks) in {3, 5, 6, 9} else _COLUMNS, len(attacks))
     rows = -(-len(attacks) // columns)
     figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -82,13 +82,9 @@ def _figure(members: Sequence[Arm], setting: str) -> "Figure":
     for panel in panels[len(attacks) :]:
         panel.set_axis_off()
     lines = {line.get_label(): line for panel in panels for line in panel.get_lines()}
-    figure.legend(
-        lines.values(),
-        lines.keys(),
-        loc="outside lower center",
-        ncols=min(len(lines), 2 * columns),
-        title=setting or None,
-    )
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=min(len(lines), 2 * columns))
+    if setting:
+        figure.suptitle(setting, fontsize=9)
     return figure
 
 

@@ -1,0 +1,85 @@
+"""Which runs belong together, and how they look."""
+
+from itertools import combinations
+from typing import get_args
+
+from report_runs import header, record
+
+from f2ed.attacks import AnyAttack
+from f2ed.estimators import AnyEstimator
+from f2ed.report.arms import arms
+from f2ed.report.colours import DASHES, look
+from f2ed.report.reading import Run
+from f2ed.report.words import ATTACKS, ESTIMATORS
+
+
+def run(**settings):
+    head = header(**settings)
+    return Run(head.name, head, (record(head, 0),))
+
+
+def tags(union):
+    return {kind.__struct_config__.tag for kind in get_args(union)}
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_arm():
+    (arm,) = arms([run(seed=0), run(seed=1)])
+    assert [each.header.seed for each in arm.runs] == [0, 1]
+    assert (arm.attack, arm.estimator, arm.setting) == ("Trimmed-mean attack", "FilterL2", "")
+
+
+def test_no_attack_comes_first():
+    names = [arm.attack for arm in arms([run(attack="tma"), run(attack="none"), run(attack="ka")])]
+    assert names == ["no attack", "Krum attack", "Trimmed-mean attack"]
+
+
+def test_what_else_differs_is_the_setting():
+    found = arms([run(shards=25), run(shards=50), run(shards=25, data={"kind": "digits"})])
+    assert [arm.setting for arm in found] == ["digits, shards 25", "mnist, shards 25", "mnist, shards 50"]
+
+
+def test_an_epsilon_that_follows_from_the_shards_is_not_part_of_the_name():
+    assert {arm.estimator for arm in arms([run(shards=25), run(shards=50)])} == {"FilterL2"}
+
+
+def test_parameters_are_told_where_one_rule_occurs_with_several():
+    found = arms(
+        [run(estimator={"kind": "filter-l2", "sigma": 0.1}), run(estimator={"kind": "filter-l2", "sigma": 0.2})]
+    )
+    assert [arm.estimator for arm in found] == ["FilterL2 (sigma 0.1)", "FilterL2 (sigma 0.2)"]
+    assert len({arm.look.colour for arm in found}) == 1
+    assert len({arm.look.dash for arm in found}) == 2
+
+
+def test_a_rule_around_another_is_named_by_both():
+    (arm,) = arms([run(estimator={"kind": "bulyan", "inner": {"kind": "krum"}})])
+    assert arm.estimator == "Bulyan + Krum"
+
+
+def test_the_author_s_own_label_is_kept():
+    (arm,) = arms([run(arm={"attack": "the nasty one", "estimator": "filter-l2"})])
+    assert (arm.attack, arm.estimator) == ("the nasty one", "FilterL2")
+
+
+def test_an_older_header_without_settings_is_still_an_arm():
+    (arm,) = arms([Run("old", header(settings={}), ())])
+    assert (arm.attack, arm.estimator) == ("an attack", "unknown")
+
+
+def test_every_estimator_and_attack_has_a_name():
+    assert set(ESTIMATORS) == tags(AnyEstimator)
+    assert set(ATTACKS) == tags(AnyAttack)
+
+
+def test_every_estimator_has_a_look_of_its_own():
+    looks = {name: look(name) for name in tags(AnyEstimator)}
+    assert not [(a, b) for a, b in combinations(looks, 2) if looks[a] == looks[b]]
+
+
+def test_the_look_of_an_unknown_estimator_depends_on_its_name_alone():
+    assert look("my-own-rule") == look("my-own-rule")
+    assert look("my-own-rule").dash in DASHES
+
+
+def test_the_papers_two_bulyans_can_be_told_apart():
+    assert look("bulyan + krum") != look("bulyan + trimmed-mean")

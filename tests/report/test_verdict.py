@@ -1,0 +1,146 @@
+"""The verdict is computed from the records; change the records, and it changes."""
+
+import pytest
+from report_runs import header, record
+
+from f2ed.report.arms import arms
+from f2ed.report.reading import Run
+from f2ed.report.verdict import judge, verdict
+
+
+def run(accuracy=0.9, *, rounds=3, more=None, **settings):
+    """Return a run that ends at an accuracy."""
+    head = header(rounds=3, **settings)
+    numbers = [record(head, number, accuracy=accuracy, success=None, **(more or {})) for number in range(rounds)]
+    return Run(f"{head.name}-{settings}", head, tuple(numbers))
+
+
+def level(*runs):
+    every = arms(runs)
+    (found,) = [judge(arm, every) for arm in every if arm.attacked]
+    return found.level
+
+
+def points(found, about):
+    return [point for point in found.points if point.about == about]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "wanted"), [(0.9, "held"), (0.86, "held"), (0.84, "dented"), (0.71, "dented"), (0.69, "broken")]
+)
+def test_an_attack_is_judged_by_the_accuracy_it_costs(accuracy, wanted):
+    assert level(run(0.9, attack="none"), run(accuracy, attack="ka")) == wanted
+
+
+@pytest.mark.parametrize(("success", "wanted"), [(0.1, "held"), (0.3, "dented"), (0.5, "broken")])
+def test_a_targeted_attack_is_judged_by_its_success(success, wanted):
+    head = header(attack="dba", rounds=3)
+    hit = Run("hit", head, tuple(record(head, number, accuracy=0.9, success=success) for number in range(3)))
+    assert level(run(0.9, attack="none"), hit) == wanted
+
+
+def test_the_worse_of_the_two_counts():
+    head = header(attack="dba", rounds=3)
+    hit = Run("hit", head, (record(head, 2, accuracy=0.5, success=0.0),))
+    assert level(run(0.9, attack="none"), hit) == "broken"
+
+
+def test_without_a_run_that_nobody_attacked_accuracy_is_not_judged():
+    found = verdict(arms([run(0.2, attack="ka")]))
+    assert found.level == "unknown"
+    assert "no run without an attack" in found.headline
+
+
+def test_a_baseline_of_other_settings_does_not_count():
+    assert level(run(0.9, attack="none", data={"kind": "digits"}), run(0.9, attack="ka")) == "unknown"
+
+
+def test_a_run_under_way_is_measured_by_where_the_other_was_by_then():
+    head = header(attack="none", rounds=3)
+    calm = Run("calm", head, tuple(record(head, n, accuracy=a) for n, a in enumerate((0.3, 0.6, 0.9))))
+    assert level(calm, run(0.3, rounds=1, attack="ka")) == "held"
+
+
+def test_the_mean_over_seeds_is_judged():
+    seeds = [run(accuracy, attack="ka", seed=seed) for seed, accuracy in enumerate((0.9, 0.5))]
+    assert level(run(0.9, attack="none"), *seeds) == "broken"
+
+
+def test_the_headline_names_who_held_and_who_was_broken():
+    every = [run(0.9, attack="none", estimator=name) for name in ("mean", "filter-l2")]
+    every += [run(0.9, attack="ka"), run(0.9, attack="tma")]
+    every += [run(0.2, attack="ka", estimator="mean"), run(0.9, attack="tma", estimator="mean")]
+    found = verdict(arms(every))
+    assert found.level == "held"
+    assert found.headline == "FilterL2 held against every one of 2 attacks; Mean was broken."
+    (mean,) = points(found, "Mean")
+    assert mean.level == "broken"
+    assert "held in 1 of 2 attacks, broken in 1. Worst case, Krum attack: accuracy 20%" in mean.text
+
+
+def test_if_nothing_held_the_headline_says_so():
+    found = verdict(arms([run(0.9, attack="none"), run(0.1, attack="ka")]))
+    assert found.level == "broken"
+    assert found.headline == "Every estimator was broken by some attack: FilterL2."
+
+
+def test_without_an_attack_there_is_nothing_to_judge():
+    assert verdict(arms([run(0.9, attack="none")])).headline == "Nobody attacked. The best accuracy is 90%."
+    assert verdict([]).headline == "There is no run to show yet."
+
+
+def guarantee_of(*runs):
+    (point,) = points(verdict(arms(runs)), "Guarantee")
+    return point
+
+
+def test_the_theorem_is_named_where_it_applies_and_was_not_broken():
+    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.9, attack="ka", malicious=2))
+    assert point.level == "held"
+    assert "less than 1/12" in point.text
+    assert "It was not broken" in point.text
+
+
+def test_a_theorem_that_did_not_help_is_called_broken():
+    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.2, attack="ka", malicious=2))
+    assert point.level == "broken"
+    assert "Broken all the same by Krum attack" in point.text
+
+
+def test_rounds_in_which_less_was_promised_are_counted():
+    closed = run(0.9, attack="ka", malicious=2, more={"guarantee": "experience"})
+    point = guarantee_of(run(0.9, attack="none", malicious=2), closed)
+    assert point.level == "dented"
+    assert "In 3 of 3 rounds" in point.text
+
+
+def test_the_theorem_is_not_claimed_for_other_rules():
+    runs = [run(0.9, attack=attack, malicious=2, estimator="krum") for attack in ("none", "ka")]
+    assert "the others have no such theorem" in guarantee_of(*runs).text
+
+
+def test_more_attackers_than_the_theorem_withstands_are_experience():
+    assert guarantee_of(run(attack="none"), run(attack="ka")).text.startswith("none, experience only.")
+    assert guarantee_of(run(malicious=13, attack="none"), run(malicious=13, attack="ka")).level == "broken"
+
+
+def test_the_crowd_is_the_smallest_of_all_runs():
+    (point,) = points(verdict(arms([run(attack="none"), run(attack="none", shards=10)])), "Privacy")
+    assert point.text == "every update was hidden among at least 4 clients."
+
+
+def test_updates_that_nobody_hid_are_called_by_name():
+    seen = verdict(arms([run(attack="none", mode="none", hidden_among=1)]))
+    assert [point.level for point in points(seen, "Privacy")] == ["broken"]
+    clear = verdict(arms([run(attack="none", mode="clear", hidden_among=1)]))
+    assert [point.level for point in points(clear, "Privacy")] == ["note"]
+
+
+def test_shards_dealt_anew_are_a_dent():
+    found = verdict(arms([run(attack="none", schedule={"type": "every-round"})]))
+    assert [point.level for point in points(found, "Privacy")] == ["held", "dented"]
+
+
+def test_runs_that_have_not_ended_are_counted():
+    (point,) = points(verdict(arms([run(attack="none", rounds=1), run(attack="ka")])), "Not finished")
+    assert point.text.startswith("1 of 2 runs")
