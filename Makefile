@@ -32,7 +32,7 @@ $(VENV)/.docs: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.train ## train under attack with both protections on, and see what happens
-	$(BIN)/f2ed run experiments/demo.toml
+	$(BIN)/f2ed run experiments/demo.toml --jobs 2
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/pytest

@@ -201,12 +201,12 @@ def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> 
         table.add_column(column, justify="right")
     for outcome in summary.outcomes:
         names = [outcome.arm[axis] for axis in axes] or [outcome.name]
-        lost = "" if outcome.below is None else f"{outcome.below:.1f} points"
+        lost = "" if outcome.below is None else f"{round(outcome.below, 1) + 0.0:.1f} points"
         success = "" if outcome.success is None else f"{100 * outcome.success:.1f} %"
         believed = "" if outcome.attackers_believed is None else f"{100 * outcome.attackers_believed:.1f} %"
         table.add_row(*names, f"{100 * outcome.accuracy:.1f} %", lost, success, believed)
     console.print(table)
-    console.print("lost: to the attack; spoilt weight: what the rule gave to shards with an attacker\n", style="dim")
+    console.print("lost: to the attack; spoilt weight: what shards with an attacker were given\n", style="dim")
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"\nRecords: {folder}", soft_wrap=True)

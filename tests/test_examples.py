@@ -1,0 +1,42 @@
+"""The examples run as they stand, and show what they say; so does every experiment file that is shipped."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from f2ed.experiments import expand, read
+
+ROOT = Path(__file__).parents[1]
+
+
+def shown(name):
+    done = subprocess.run([sys.executable, ROOT / "examples" / name], check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_filter_errs_least_of_the_robust_means():
+    errors = {name: float(error) for name, error in re.findall(r"(\w+): off by +([\d.]+)", shown("01_robust_mean.py"))}
+    assert errors["FilterL2"] < min(errors["Mean"], errors["Median"], errors["Krum"]) / 100
+
+
+def test_the_server_of_the_secure_sum_sees_means_and_believes_the_honest():
+    output = shown("02_secure_sum.py")
+    assert "hidden among at least 3 clients" in output
+    plain = float(re.search(r"plain mean is off by (\d+\.\d+)", output)[1])
+    robust = float(re.search(r"robust one by (\d+\.\d+)", output)[1])
+    assert plain > 2 * robust
+
+
+def test_the_simulation_opens_the_backdoor_for_averaging_alone():
+    mean, robust = shown("03_simulate.py").split("filter-l2\n")
+    assert float(re.findall(r"backdoor opens for +([\d.]+)%", mean)[-1]) > 80
+    assert float(re.findall(r"backdoor opens for +([\d.]+)%", robust)[-1]) < 5
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_experiment_file_can_be_read(path):
+    assert expand(read(path))
