@@ -8,9 +8,7 @@ import torch
 from f2ed.attacks import TMA
 from f2ed.errors import ConfigError
 from f2ed.estimators import FilterL2
-from f2ed.learning import Evaluator, Samples, flatten
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
-from f2ed.simulation.examiner import Examiner
 from f2ed.simulation.state import State, pack, unpack
 
 SMALL = {
@@ -242,14 +240,3 @@ def test_the_number_of_workers_changes_nothing(model):
         states, records = zip(*Simulation(experiment(SMALL | changes), workers=workers).rounds(), strict=True)
         found.append((states[-1].model.numpy().tobytes(), [without_costs(record) for record in records]))
     assert found[0] == found[1]
-
-
-def test_examining_in_parts_is_examining():
-    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
-    samples = Samples(torch.randn(29, 1, 4, 4), torch.arange(29) % 3)
-    weights, whole = flatten(module), Evaluator(module)
-    examiner = Examiner(module, torch.device("cpu"), 2)
-    assert examiner.score(weights, samples) == pytest.approx(whole.score(weights, samples))
-    assert torch.equal(examiner.predictions(weights, samples.images), whole.predictions(weights, samples.images))
-    few = Samples(samples.images[:3], samples.labels[:3])
-    assert examiner.score(weights, few) == pytest.approx(whole.score(weights, few))

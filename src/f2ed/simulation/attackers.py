@@ -7,10 +7,9 @@ from torch import Tensor
 
 from f2ed.attacks import AnyAttack, Crew, Exam, Examples, Palette, Success, View
 from f2ed.estimators import AnyEstimator
-from f2ed.learning import ClientData, Cohort, CrewTraining, Data, Training, honest_schedule
+from f2ed.learning import ClientData, Cohort, CrewTraining, Data, Evaluator, Training, honest_schedule
 from f2ed.randomness import stream
 from f2ed.sharding import ClientId
-from f2ed.simulation.examiner import Examiner
 
 __all__ = ["Attackers"]
 
@@ -76,8 +75,8 @@ class Attackers:
         )
         return torch.as_tensor(self.attack(view))
 
-    def success(self, examiner: Examiner, model: Tensor) -> Success | None:
+    def success(self, evaluator: Evaluator, model: Tensor) -> Success | None:
         """Return how far a targeted attack has got with the model."""
         if self._goal is None:
             return None
-        return self._goal.success(examiner.predictions(model, self._goal.images))
+        return self._goal.success(evaluator.predictions(model, self._goal.images))

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from f2ed.errors import ConfigError
 from f2ed.estimators import Estimate
-from f2ed.learning import ClientMomentum, Cohort, Data, Job, Memory, flatten, hand_out
+from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
 from f2ed.learning.datasets.base import Say, quiet
 from f2ed.learning.threads import cores
 from f2ed.randomness import stream
 from f2ed.records import RoundRecord
 from f2ed.simulation.attackers import Attackers
 from f2ed.simulation.check import check, check_data
-from f2ed.simulation.examiner import Examiner
 from f2ed.simulation.header import digest, header, holds
 from f2ed.simulation.rows import Bare, Rows, Sharded
 from f2ed.simulation.settings import Experiment, experiment
@@ -75,7 +74,7 @@ class Simulation:
         self._cohort = Cohort(
             module, device=self.device, workers=workers if self.device.type == "cpu" else None, say=say
         )
-        self._examiner = Examiner(module, self.device, workers)
+        self._evaluator = Evaluator(module, self.device, workers=workers)
         self._clients = hand_out(self.data.train, partition)
         picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
         self.malicious = tuple(sorted(map(int, picked)))
@@ -121,8 +120,8 @@ class Simulation:
             moved = None if estimate is None else torch.as_tensor(estimate.mean).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
-            score = self._examiner.score(model, self.data.test)
-            success = None if self._attackers is None else self._attackers.success(self._examiner, model)
+            score = self._evaluator.score(model, self.data.test)
+            success = None if self._attackers is None else self._attackers.success(self._evaluator, model)
         record = RoundRecord(
             round=state.round,
             accuracy=score.accuracy,
