@@ -1,0 +1,87 @@
+"""Which node is which client: Flower numbers nodes as it likes, the roster knows them by their keys."""
+
+import os
+from logging import INFO, WARNING
+
+import msgspec
+from flwr.app import ConfigRecord
+from flwr.supercore import log
+
+from f2ed.errors import PeerError
+from f2ed.flower.exchange import Line
+from f2ed.flower.roster import Roster
+from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
+from f2ed.secagg.messages import Refused
+from f2ed.secagg.primitives import verify
+from f2ed.sharding import ClientId
+
+__all__ = ["Directory"]
+
+_MOST_TRIES = 3
+
+
+class Directory:
+    """Asks every new node once who it is, and remembers the answer; an answer must be signed by the roster's key."""
+
+    def __init__(self, line: Line, roster: Roster, job: str) -> None:
+        self._line = line
+        self._roster = roster
+        self._job = job
+        self._clients: dict[int, ClientId] = {}
+        self._tries: dict[int, int] = {}
+        self.strangers: dict[int, str] = {}
+        """Nodes that are no client, and why."""
+
+    def present(self, *, deadline: float) -> dict[ClientId, int]:
+        """Return the node of every client that is connected now, after asking those that are new."""
+        connected = self._line.node_ids()
+        new = [node for node in connected if node not in self._clients and self._tries.get(node, 0) < _MOST_TRIES]
+        if new:
+            self._ask(new, deadline)
+        # A client that came back under another number has two entries; only the one that is connected counts, and of
+        # two that are connected the one that spoke last.
+        return {client: node for node, client in self._clients.items() if node in set(connected)}
+
+    def _ask(self, nodes: list[int], deadline: float) -> None:
+        nonces = {node: os.urandom(32) for node in nodes}
+        contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
+        silent = set(nodes)
+        for node, reply in self._line.ask(contents, group="hello", deadline=deadline):
+            silent.discard(node)
+            try:
+                client = self._checked(node, reply_bytes(reply), nonces[node])
+            except PeerError as error:
+                self._refuse(node, str(error))
+            else:
+                self.strangers.pop(node, None)
+                self._clients[node] = client
+                log(INFO, "f2ed: node %s is client %s", node, client)
+        for node in silent:
+            self._refuse(node, f"no answer within {deadline:g} s")
+
+    def _refuse(self, node: int, why: str) -> None:
+        self._tries[node] = self._tries.get(node, 0) + 1
+        self.strangers[node] = why
+        log(WARNING, "f2ed: node %s takes no part: %s", node, why)
+
+    def _checked(self, node: int, reply: bytes, nonce: bytes) -> ClientId:
+        hello = _read(reply)
+        key = self._roster.keys.get(hello.client)
+        if key is None:
+            raise PeerError(f"it says it is client {hello.client}, which is not on the roster")
+        if hello.roster != self._roster.digest:
+            raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
+        verify(key, hello_text(self._job, node, hello.client, nonce), hello.signature)
+        return hello.client
+
+
+def _read(reply: bytes) -> Hello:
+    if len(reply) > 1024:
+        raise PeerError(f"an answer of {len(reply)} bytes to the question who it is")
+    try:
+        answer = msgspec.msgpack.decode(reply, type=Hello | Refused)
+    except ValueError as error:
+        raise PeerError(f"an answer that cannot be read: {error}") from None
+    if isinstance(answer, Refused):
+        raise PeerError(f"it refused: {answer.reason}")
+    return answer

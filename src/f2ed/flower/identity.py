@@ -1,0 +1,139 @@
+"""Who a node is: its private key, and the roster it trusts, from the node's own settings and never from the server.
+
+    flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
+
+Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
+settings stands for a roster of N clients whose private keys anybody can compute.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from logging import WARNING
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.app import Context
+from flwr.supercore import log
+
+from f2ed.errors import ConfigError, Refusal
+from f2ed.flower.keyfiles import read_private, read_public
+from f2ed.flower.roster import Entry, Roster, check_signature, read_roster, signed
+from f2ed.flower.states import InContext, InFile, Store
+from f2ed.secagg import Member, signing_key
+from f2ed.secagg.primitives import digest
+from f2ed.sharding import ClientId
+from f2ed.sharding.encode import unsigned
+
+__all__ = ["TEST", "Identity", "identity", "roster_for_tests", "roster_from"]
+
+TEST = "test:"
+_SETTINGS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
+
+
+class Identity(NamedTuple):
+    """What a node knows by itself."""
+
+    id: ClientId
+    signing_key: bytes
+    roster: Roster
+    store: Store
+    test: bool = False
+    """Whether the keys are known to everybody."""
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"Identity(id={self.id}, roster={self.roster.name!r}, signing_key=<secret>)"
+
+    def member(self, run: int) -> Member:
+        """Return what the protocol asks of this client in a run."""
+        return Member(
+            id=self.id,
+            signing_key=self.signing_key,
+            roster=self.roster.keys,
+            job=self.roster.job(run),
+            shard=lambda round_: self.roster.shard_of(self.id, round_),
+            survivors=max(3, self.roster.crowd),
+            clear=self.test,
+        )
+
+
+def identity(context: Context) -> Identity:
+    """Read a node's settings, or refuse to take part without them."""
+    given = {name: context.node_config[name] for name in _SETTINGS if name in context.node_config}
+    if len(given) == len(_SETTINGS):
+        return _deployed(context.node_config)
+    wanted = str(context.run_config.get("f2ed-roster", ""))
+    if not given and wanted.startswith(TEST) and _simulated():
+        log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
+        return _tested(context, wanted)
+    missing = ", ".join(name for name in _SETTINGS if name not in given)
+    raise Refusal(
+        f"this node was started without {missing} in its --node-config, so it has no key or nobody to trust; "
+        "see f2ed roster --help"
+    )
+
+
+def roster_for_tests(count: int, *, shards: int, crowd: int = 1) -> Roster:
+    """Return a roster for simulations, whose private keys anybody can compute."""
+    authority = digest(b"f2ed test authority")
+    draft = Roster(
+        name="test",
+        authority=signing_key(authority),
+        clients=tuple(Entry(client, f"test-{client}", signing_key(_test_key(client))) for client in range(count)),
+    )
+    return signed(draft, authority, shards=shards, crowd=crowd, seed=digest(b"f2ed test deal"))
+
+
+def roster_from(where: str | Path) -> Roster:
+    """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards."""
+    if not str(where):
+        raise ConfigError("no roster; give the path of a signed one, or test:N in a simulation with N nodes")
+    if not str(where).startswith(TEST):
+        roster = read_roster(Path(where))
+        check_signature(roster, roster.authority)
+        return roster
+    count, _, shards = str(where).removeprefix(TEST).partition("/")
+    try:
+        numbers = int(count), int(shards) if shards else max(1, int(count) // 4)
+    except ValueError:
+        raise ConfigError(
+            f"{where!r} names no test roster; write test:12 or test:12/3 for 12 clients in 3 shards"
+        ) from None
+    return roster_for_tests(numbers[0], shards=numbers[1], crowd=min(3, numbers[0] // numbers[1]))
+
+
+def _deployed(settings: Mapping[str, Any]) -> Identity:
+    key_path = Path(str(settings["f2ed-key"]))
+    key = read_private(key_path)
+    roster = read_roster(Path(str(settings["f2ed-roster"])))
+    check_signature(roster, read_public(Path(str(settings["f2ed-authority"]))))
+    public = signing_key(key)
+    mine = next((entry for entry in roster.clients if entry.key == public), None)
+    if mine is None:
+        raise Refusal(
+            f"the key {key_path.name} is not on the roster {roster.name!r} (serial {roster.serial}); "
+            "ask the authority to add it"
+        )
+    folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
+    return Identity(mine.id, key, roster, InFile(folder))
+
+
+def _tested(context: Context, wanted: str) -> Identity:
+    roster = roster_from(wanted)
+    client = int(context.node_config.get("partition-id", -1))
+    if client not in roster.keys:
+        raise Refusal(f"partition {client} is not among the {len(roster.clients)} clients of {wanted!r}")
+    return Identity(client, _test_key(client), roster, InContext(context), test=True)
+
+
+def _test_key(client: ClientId) -> bytes:
+    return digest(b"f2ed test key, known to all", unsigned(client))
+
+
+def _in_ray() -> bool:
+    """Say whether this is a worker of Flower's simulation engine."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+_simulated: Callable[[], bool] = _in_ray

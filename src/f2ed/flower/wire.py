@@ -1,0 +1,65 @@
+"""How the protocol's bytes travel in Flower's messages.
+
+A request rides in the record `f2ed` beside the model and the user's settings, so that the user's own training function
+finds what it always found. A reply holds the protocol's bytes and nothing else.
+"""
+
+from typing import Annotated, final
+
+import msgspec
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from msgspec import Meta
+
+from f2ed.errors import PeerError
+from f2ed.sharding.encode import fields, unsigned
+
+__all__ = ["ARRAYS", "CONFIG", "OURS", "Hello", "hello_text", "reply_bytes", "reply_content", "request_content"]
+
+OURS = "f2ed"
+ARRAYS = "arrays"
+CONFIG = "config"
+
+
+@final
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="hello"):
+    """How a node says which client of the roster it is."""
+
+    client: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    roster: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    """The digest of the roster that it holds."""
+    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+
+
+def hello_text(job: str, node: int, client: int, nonce: bytes) -> bytes:
+    """Return what a node signs: bound to itself, so that no other node can say it, and to a question just asked."""
+    return fields(b"f2ed hello 1", job.encode(), unsigned(node), unsigned(client), nonce)
+
+
+def request_content(
+    settings: ConfigRecord, *, arrays: ArrayRecord | None = None, config: ConfigRecord | None = None
+) -> RecordDict:
+    """Return the content of a message to a client."""
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {OURS: settings}
+    if arrays is not None:
+        records[ARRAYS] = arrays
+    if config is not None:
+        records[CONFIG] = config
+    return RecordDict(records)
+
+
+def reply_content(reply: bytes) -> RecordDict:
+    """Return the content of a reply. An array, since Flower cuts arrays into pieces and sends any size of them."""
+    array = Array(dtype="uint8", shape=(len(reply),), stype="f2ed.bytes", data=reply)
+    return RecordDict({OURS: ArrayRecord({"reply": array})})
+
+
+def reply_bytes(message: Message) -> bytes:
+    """Return the protocol's bytes of a reply, or raise `PeerError` if there are none."""
+    if message.has_error():
+        raise PeerError(f"an error instead of a reply: {str(message.error.reason)[:300]}")
+    record = message.content.array_records.get(OURS) if message.has_content() else None
+    if record is None or list(record) != ["reply"]:
+        raise PeerError("a reply without the protocol's bytes; does the client's app use the mod f2ed.flower.protect?")
+    data = record["reply"].data
+    return data if isinstance(data, bytes) else np.asarray(data).tobytes()

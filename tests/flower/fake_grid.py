@@ -1,0 +1,164 @@
+"""Flower's grid without processes: every node runs its app in this process when its messages are pulled."""
+
+import copy
+import os
+from types import SimpleNamespace
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from f2ed.flower import Entry, Roster, protect
+from f2ed.flower.roster import signed
+from f2ed.secagg import signing_key
+
+FIRST_NODE = 2**63 + 5
+"""Flower's node ids do not fit into a signed number of 64 bits."""
+
+
+def model(size=23):
+    return ArrayRecord(
+        {
+            "weight": Array(np.linspace(-1, 1, size, dtype=np.float32).reshape(-1, 1)),
+            "count": Array(np.array([7], dtype=np.int64)),
+            "bias": Array(np.zeros(3, dtype=np.float32)),
+        }
+    )
+
+
+def change(client, round_, size=26):
+    """What a client's training does to the model in a round."""
+    return np.random.default_rng([client, round_]).normal(0, 0.01, size).astype(np.float32)
+
+
+def trained(arrays, step):
+    weight = arrays["weight"].numpy() + step[:-3].reshape(-1, 1)
+    bias = arrays["bias"].numpy() + step[-3:]
+    return ArrayRecord({"weight": Array(weight), "count": Array(np.array([8])), "bias": Array(bias)})
+
+
+def user_app(seen=None, fault=None):
+    """An app as users write it, with the one line that protects it."""
+    app = ClientApp(mods=[protect])
+
+    @app.train()
+    def train(message, context):
+        if fault:
+            fault(message, context)
+        round_ = message.content["config"]["server-round"]
+        before = message.content["arrays"]
+        after = trained(before, change(context.node_config["partition-id"], round_))
+        if seen is not None:
+            seen.append((context.node_config["partition-id"], round_, after))
+        return Message(RecordDict({"arrays": after}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message, _context):
+        return Message(RecordDict({}), reply_to=message)
+
+    return app
+
+
+class Node:
+    """A SuperNode: it keeps its context from message to message, as Flower does."""
+
+    def __init__(self, partition, app, node_config=None, run_config=None):
+        self.partition = partition
+        self.app = app
+        self.node_config = {"partition-id": partition} | (node_config or {})
+        self.run_config = run_config or {}
+        self.state = RecordDict()
+        self.connected = True
+        self.spoil = None
+        """Changes a reply, or returns None to swallow it."""
+        self.received = 0
+
+    def answer(self, node_id, run_id, message):
+        self.received += 1
+        context = Context(run_id, node_id, self.node_config, self.state, self.run_config)
+        try:
+            reply = self.app(copy.deepcopy(message), context)
+        except Exception as error:  # noqa: BLE001  as Flower does it
+            reply = Message(Error(code=3, reason=str(error)), reply_to=message)
+        self.state = context.state
+        return self.spoil(message, reply) if self.spoil else reply
+
+
+class FakeGrid(Grid):
+    def __init__(self, nodes, run_id=77):
+        self.nodes = {FIRST_NODE + place: node for place, node in enumerate(nodes)}
+        self._run = SimpleNamespace(run_id=run_id)
+        # Messages take their sender from the process, which Flower tells who it is.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, 1, 1
+        self._waiting = {}
+        self.sent = []
+        self.replies = []
+        self.pushes = 0
+
+    def set_run(self, run):
+        self._run = run
+
+    @property
+    def run(self):
+        return self._run
+
+    def create_message(self, *args, **kwargs):
+        raise NotImplementedError
+
+    def get_node_ids(self):
+        return [node_id for node_id, node in self.nodes.items() if node.connected]
+
+    def push_messages(self, messages):
+        self.pushes += 1
+        ids = []
+        for message in messages:
+            number = f"message {len(self.sent)}"
+            message.metadata.__dict__["_message_id"] = number
+            self.sent.append(message)
+            self._waiting[number] = message
+            ids.append(number)
+        return ids
+
+    def pull_messages(self, message_ids):
+        found = []
+        for number in message_ids:
+            message = self._waiting.pop(number, None)
+            if message is None:
+                continue
+            node_id = message.metadata.dst_node_id
+            reply = self.nodes[node_id].answer(node_id, self._run.run_id, message)
+            if reply is not None:
+                self.replies.append(reply)
+                found.append(reply)
+        return found
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise NotImplementedError
+
+
+def real_roster(folder, count, *, shards, crowd=3, name="clinics"):
+    """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
+    from f2ed.flower.keyfiles import write_pair
+
+    authority = os.urandom(32)
+    write_pair(folder / "authority.key", authority)
+    entries, settings = [], []
+    for client in range(count):
+        key = os.urandom(32)
+        write_pair(folder / f"client_{client}.key", key)
+        entries.append(Entry(client, f"client_{client}", signing_key(key)))
+        settings.append(
+            {
+                "f2ed-key": str(folder / f"client_{client}.key"),
+                "f2ed-roster": str(folder / "roster.json"),
+                "f2ed-authority": str(folder / "authority.pub"),
+            }
+        )
+    draft = Roster(name=name, authority=signing_key(authority), clients=tuple(entries))
+    roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
+    from f2ed.flower.roster import write_roster
+
+    write_roster(folder / "roster.json", roster)
+    return roster, settings
