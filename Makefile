@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test test-browser lint format bench docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -18,10 +18,13 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP) --editable '.[cli]'
 	@touch $@
 $(VENV)/.train: $(VENV)/.core
-	$(PIP) --editable '.[train]'
+	$(PIP) --editable '.[train,report]'
 	@touch $@
 $(VENV)/.dev: $(VENV)/.train
 	$(PIP) --group dev
+	@touch $@
+$(VENV)/.browser: $(VENV)/.dev
+	$(PIP) --group browser
 	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --group bench 'flwr==1.41.0'
@@ -36,6 +39,10 @@ demo: $(VENV)/.train ## train under attack with both protections on, and see wha
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/pytest
+
+test-browser: $(VENV)/.browser ## test the page in Chromium, which is installed where that is allowed
+	.ci/chromium
+	$(BIN)/pytest tests/browser
 
 lint: $(VENV)/.dev ## style, types and layers
 	$(BIN)/ruff format --check

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 FLAGS = (
     "--headless=new",
@@ -46,3 +47,22 @@ def browser(width=1280, height=900, *, dark=False, phone=False):
         yield driver
     finally:
         driver.quit()
+
+
+def opened(driver, url):
+    """Open a page, with nothing remembered from the one before, and wait until it is drawn."""
+    driver.get_log("browser")
+    driver.get(url)
+    driver.execute_script("try { localStorage.clear() } catch {}")
+    wait(driver, "return document.documentElement.dataset.ready")
+    return driver
+
+
+def wait(driver, script, *arguments):
+    """Wait until a script returns something true, and return it."""
+    return WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda _: driver.execute_script(script, *arguments))
+
+
+def errors(driver):
+    """Return what the console complained about."""
+    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in {"SEVERE", "WARNING"}]

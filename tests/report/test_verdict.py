@@ -143,4 +143,4 @@ def test_shards_dealt_anew_are_a_dent():
 
 def test_runs_that_have_not_ended_are_counted():
     (point,) = points(verdict(arms([run(attack="none", rounds=1), run(attack="ka")])), "Not finished")
-    assert point.text.startswith("1 of 2 runs")
+    assert point.text.startswith("1 of 2 runs have reached")

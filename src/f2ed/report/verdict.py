@@ -231,11 +231,11 @@ def _hidden(every: Sequence[Arm]) -> Iterator[Point]:
 
 
 def _unfinished(every: Sequence[Arm]) -> Iterator[Point]:
-    open_ = [run for arm in every for run in arm.runs if not run.finished]
-    if open_:
-        total = sum(len(arm.runs) for arm in every)
-        text = f"{len(open_)} of {plural(total, 'run')} have not reached their last round; this is how they stand now."
-        yield Point("note", "Not finished", text)
+    runs = [run for arm in every for run in arm.runs]
+    done = sum(run.finished for run in runs)
+    if done < len(runs):
+        reached = f"{done} of {plural(len(runs), 'run')} {'has' if len(runs) == 1 else 'have'} reached the last round"
+        yield Point("note", "Not finished", f"{reached}; this is how things stand now.")
 
 
 def _headline(judged: Judged, every: Sequence[Arm]) -> tuple[Level, str]:
