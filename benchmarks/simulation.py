@@ -14,7 +14,9 @@ batches of ten, from the same weights:
                     normalised when it is loaded, step by step as torchvision's transforms do
 
 Slow contenders train fewer clients, as many as give a steady figure; all figures are per sample. Contenders take
-turns, and the best of the repeats counts, so that other work on the machine disturbs all alike.
+turns and the best of the repeats counts. Other work on the machine hurts the loops more than the cohort (torch's own
+threads wait for each other), so the share of the processors that others used during the best run is printed too:
+do not quote ratios where it is more than a few percent.
 """
 
 import argparse
@@ -23,7 +25,8 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -86,12 +89,31 @@ def authors_style(model: nn.Module, pictures: list[Pictures], device: str) -> li
     return updates
 
 
-def timed(action: Callable[[], object], device: str) -> float:
-    start = perf_counter()
+class Timing(NamedTuple):
+    """Seconds, and the share of the processors that other processes used meanwhile."""
+
+    seconds: float
+    others: float
+
+
+def timed(action: Callable[[], object], device: str) -> Timing:
+    busy, mine, start = processors_busy(), process_time(), perf_counter()
     action()
     if device == "cuda":
         torch.cuda.synchronize()
-    return perf_counter() - start
+    seconds = perf_counter() - start
+    others = processors_busy() - busy - (process_time() - mine)
+    return Timing(seconds, max(0.0, others / seconds / (os.cpu_count() or 1)))
+
+
+def processors_busy() -> float:
+    """Return the seconds that all processors together have worked; zero where the system does not say."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123  a file of the system
+            fields = [int(field) for field in file.readline().split()[1:]]
+    except OSError:
+        return 0.0
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def contenders(model: nn.Module, data: Data, clients: int, slow: int, device: str):
@@ -118,24 +140,26 @@ def as_pictures(samples: Samples) -> Pictures:
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
-    clients, size = (20, 600) if args.quick else (100, 600)
-    slow = {"cnn": 2 if args.quick else 6}.get(name, 10 if args.quick else 30)
+    size = 600
+    clients = ({"cnn": 4} if args.device == "cpu" else {}).get(name, 40) if args.quick else 100
+    slow = {"cnn": 1 if args.quick else 6}.get(name, 5 if args.quick else 30)
     data = Synthetic(train=clients * size, test=10, side=28)()
     model = MODELS[name](data.shape, data.classes, 0).to(args.device)
     *actions, (cohort, _, _) = contenders(model, data, clients, slow, args.device)
     for _, action, _ in actions:  # the first run pays for choosing, compiling and caches
         action()
-    best = {label: float("inf") for label, _, _ in actions}
+    best: dict[str, Timing] = {}
     for _ in range(args.repeats):
-        for label, action, trained in actions:
-            best[label] = min(best[label], timed(action, args.device) / (trained * size))
-    rates = {label: 1 / seconds for label, seconds in best.items()}
+        for label, action, _ in actions:
+            best[label] = min(best.get(label, Timing(float("inf"), 0)), timed(action, args.device))
+    rates = {label: trained * size / best[label].seconds for label, _, trained in actions}
     return {
         "model": name,
         "path": cohort.path,
         "parameters": cohort.layout.dimension,
         "samples_per_second": {label: round(rate) for label, rate in rates.items()},
         "epoch_of_100_clients_of_600_s": {label: round(60_000 / rate, 3) for label, rate in rates.items()},
+        "others_used": {label: round(timing.others, 3) for label, timing in best.items()},
         "times_sequential": round(rates["cohort"] / rates["sequential"], 2),
         "times_authors_style": round(rates["cohort"] / rates["authors' style"], 2),
         "target": TARGETS.get((args.device, name)),
@@ -158,7 +182,10 @@ def show(found: dict[str, object]) -> None:
         print(f"\n{row['model']}: {row['parameters']} parameters, path {row['path']!r}")
         for label, rate in row["samples_per_second"].items():
             seconds = row["epoch_of_100_clients_of_600_s"][label]
-            print(f"  {label:<16}{rate:>12,} samples/s   {seconds:>8} s for an epoch of 100 clients of 600")
+            others = row["others_used"][label]
+            print(
+                f"  {label:<16}{rate:>12,} samples/s {seconds:>8} s per epoch of 100 x 600   others used {others:.0%}"
+            )
         target = f" (wanted: {row['target']})" if row["target"] else ""
         print(
             f"  cohort = {row['times_sequential']} x sequential = {row['times_authors_style']} x authors' style{target}"
