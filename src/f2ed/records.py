@@ -98,6 +98,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Why the estimator stopped."""
     step: float | None = None
     """The length by which the model moved."""
+    hidden_among: int = 1
+    """The fewest clients in whose sum an update was seen; 0 where nothing was opened."""
     clipped: int = 0
     """Coordinates cut off, over all clients."""
     clipped_honest: int = 0

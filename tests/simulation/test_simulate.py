@@ -39,7 +39,7 @@ def final(**changes):
 
 def without_costs(record):
     found = msgspec.to_builtins(record)
-    for name in ("seconds", "bytes_up", "bytes_down"):
+    for name in ("seconds", "bytes_up", "bytes_down", "hidden_among"):
         del found[name]
     return found
 
@@ -126,6 +126,15 @@ def test_the_header_holds_what_is_needed_to_run_it_again():
     assert "50% of 4 rows" in header.verdict
     assert "hidden among at least 3" in header.verdict
     assert set(header.versions) == {"f2ed", "python", "numpy", "torch"}
+
+
+def test_the_record_says_among_how_many_an_update_was_hidden():
+    assert [record.hidden_among for record in final()[1]] == [3, 3, 3]
+    assert [record.hidden_among for record in final(secure=False)[1]] == [1, 1, 1]
+    tolerant = {"protocol": {"mode": "dropout-tolerant"}, "clients": 24, "dropout": 0.1}
+    simulation = Simulation(experiment(SMALL | tolerant), workers=1)
+    assert simulation.header.hidden_among == 4
+    assert all(4 <= record.hidden_among <= 6 for _, record in simulation.rounds())
 
 
 def test_epsilon_is_the_worst_case_unless_it_is_stated():

@@ -67,7 +67,12 @@ def run(
         experiments = msgspec.structs.replace(experiments, settings=changed, fallback=without)
     if jobs < 1:
         raise ConfigError(f"--jobs {jobs}: at least 1 run at once")
-    cells, loaded = prepare(experiments, folder=data, say=partial(console.print, soft_wrap=True))
+    with console.status("Looking for the data …") as status:
+
+        def progress(name: str, done: int, total: int | None) -> None:
+            status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
+
+        cells, loaded = prepare(experiments, folder=data, progress=progress, say=partial(console.print, soft_wrap=True))
     chosen = [cell for cell in cells if only is None or only in cell.name]
     if not chosen:
         names = "; ".join(cell.name for cell in cells)

@@ -104,6 +104,7 @@ def run_cell(
     """Run one cell, or what is left of it; yield what happened with the log so far."""
     path = place(cell, out)
     if path.exists() and (log := read(path)).finished:
+        _checkpoint(path).unlink(missing_ok=True)
         yield "skipped", log
         return
     with _alone(path):

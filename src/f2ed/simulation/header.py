@@ -3,6 +3,7 @@
 import hashlib
 import platform
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import f2ed
 from f2ed.estimators.base import withstood
 from f2ed.learning import Partition
 from f2ed.records import RunHeader
+from f2ed.secagg import Mode, quorum
 from f2ed.sharding import Guarantee, Plan, guarantee
 from f2ed.simulation.settings import Experiment
 
@@ -33,11 +35,11 @@ def header(
     malicious: tuple[int, ...],
     partition: Partition,
     plan: Plan,
-    mode: str,
+    mode: Mode | Literal["none"],
 ) -> RunHeader:
     """Put the header together; `mode` says how updates are kept secret."""
     holding = holds(experiment)
-    hidden = holding.hidden_among if mode not in {"clear", "none"} else 1
+    hidden = _hidden_among(experiment, holding, mode)
     return RunHeader(
         name=name,
         digest=digest(experiment),
@@ -72,6 +74,16 @@ def holds(experiment: Experiment, opened: int | None = None) -> Guarantee:
     """Return what is guaranteed if so many shards opened; by default all of them."""
     rows = experiment.rows if opened is None else opened
     return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
+
+
+def _hidden_among(experiment: Experiment, holding: Guarantee, mode: Mode | Literal["none"]) -> int:
+    """Return in the mean of how many clients, at the least, an update may be seen."""
+    if mode == "all-or-nothing":
+        return holding.hidden_among
+    if mode == "dropout-tolerant":
+        protocol = experiment.protocol
+        return protocol.survivors or quorum(mode, holding.hidden_among, protocol.colluders)[1]
+    return 1
 
 
 def _named(device: torch.device) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 class Bare:
     """No shards: the estimator sees each update as it is, and nobody is hidden."""
 
-    mode = "none"
+    mode: Literal["none"] = "none"
 
     def __init__(self, experiment: Experiment) -> None:
         shards = tuple((client,) for client in range(experiment.clients))
@@ -66,7 +66,7 @@ class Sharded:
         self._clients = Clients(experiment.clients, job, shard=self._shard, workers=workers)
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         """The protocol's mode for the smallest shard."""
         if not self._experiment.secure:
             return "clear"

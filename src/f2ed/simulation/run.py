@@ -233,6 +233,7 @@ class Simulation:
         if rows.audit is not None:
             audits, n = rows.audit.shards, self.experiment.clients
             seen |= {
+                "hidden_among": rows.audit.hidden_among,
                 "clipped": sum(each.clipped for each in audits),
                 "clipped_honest": sum(each.clipped for each in audits if each.shard not in contaminated),
                 "shortened": sum(each.shortened for each in audits),
