@@ -119,10 +119,11 @@ def offline(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("offline")
 def test_without_the_data_the_fallback_takes_their_place_and_says_so():
     said = []
-    file = parse(changed(data='"mnist"', fallback='{ data = "digits", rounds = 1 }'), "a.toml")
+    file = parse(changed(data='"mnist"', fallback='{ data = "digits", rounds = 1, about = "no mnist" }'), "a.toml")
     cells, loaded = prepare(file, say=said.append)
     assert [str(cell.experiment.data.__struct_config__.tag) for cell in cells] == ["digits"]
     assert cells[0].experiment.rounds == 1
+    assert cells[0].about == "no mnist"
     assert len(loaded) == 1
     assert "mnist is not in" in said[-1]
     assert "fallback" in said[-1]

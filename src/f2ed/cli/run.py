@@ -89,11 +89,12 @@ def run(
         sys.exit(130)
     summary = summarise(logs)
     where = folder / "index.html"
-    where.write_text(page(experiments.title, logs, about=experiments.about, verdict=summary.verdict), encoding="utf-8")
+    where.write_text(page(experiments.title, logs, about=chosen[0].about, verdict=summary.verdict), encoding="utf-8")
     if json:
         found = {"outcomes": summary.outcomes, "verdict": summary.verdict, "records": folder, "page": where}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode() + "\n")
     else:
+        console.print(chosen[0].about, soft_wrap=True)
         _conclude(summary, folder, where, console)
 
 

@@ -25,6 +25,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     arm: dict[str, str]
     """What tells it from the other runs: setting and value."""
     experiment: Experiment
+    about: str
+    """What the file says about all of them."""
     where: dict[str, str]
     """Where in the file the settings of the axes stand, for complaints: "estimator" is at "estimator[1]"."""
 
@@ -105,7 +107,7 @@ def _cell(file: File, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
         check(it)
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {located(str(error), where)}") from None
-    return Cell(name=name, arm=arm, experiment=it, where=where)
+    return Cell(name=name, arm=arm, experiment=it, about=file.about, where=where)
 
 
 def located(complaint: str, where: Mapping[str, str]) -> str:

@@ -29,8 +29,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that replace the others where the data can be neither found nor fetched."""
 
     def without_data(self) -> "File":
-        """Return the file with the settings for that case in place."""
-        return msgspec.structs.replace(self, settings=self.settings | self.fallback, fallback={})
+        """Return the file with the settings for that case in place; it may also state another `about`."""
+        rest = {name: value for name, value in self.fallback.items() if name != "about"}
+        about = str(self.fallback.get("about", self.about))
+        return msgspec.structs.replace(self, about=about, settings=self.settings | rest, fallback={})
 
 
 def read(path: Path) -> File:
@@ -53,7 +55,7 @@ def parse(content: str, path: str) -> File:
     if not isinstance(fallback, Mapping):
         raise ConfigError(f"{path}: fallback: found {fallback!r}; wanted a table of settings")
     _check_keys(found, (*_FRAME, *_SETTINGS), path, "")
-    _check_keys(fallback, _SETTINGS, path, "fallback.")
+    _check_keys(fallback, ("about", *_SETTINGS), path, "fallback.")
     for name in ("title", "about"):
         if not isinstance(found.get(name, ""), str):
             raise ConfigError(f"{path}: {name}: found {found[name]!r}; wanted text in quotation marks")
