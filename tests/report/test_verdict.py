@@ -72,10 +72,10 @@ def test_the_headline_names_who_held_and_who_was_broken():
     every += [run(0.2, attack="ka", estimator="mean"), run(0.9, attack="tma", estimator="mean")]
     found = verdict(arms(every))
     assert found.level == "held"
-    assert found.headline == "FilterL2 held against every one of 2 attacks; Mean was broken."
+    assert found.headline == "FilterL2 held against both attacks; Mean was broken."
     (mean,) = points(found, "Mean")
     assert mean.level == "broken"
-    assert "held in 1 of 2 attacks, broken in 1. Worst case, Krum attack: accuracy 20%" in mean.text
+    assert "held against 1 of 2 attacks, broken by 1. Worst case, Krum attack: accuracy 20%" in mean.text
 
 
 def test_if_nothing_held_the_headline_says_so():

@@ -32,11 +32,11 @@ class PageSummary(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def write_page(paths: Sequence[Path], out: Path, *, title: str = "") -> PageSummary:
-    """Write the page about all runs in files and folders."""
+def write_page(paths: Sequence[Path], out: Path, *, title: str = "", about: str = "") -> PageSummary:
+    """Write the page about all runs in files and folders; `about` is a line under the title."""
     runs, problems = read_runs(paths, SHOWN_ROUNDS)
     data = payload(runs, problems)
-    text = render(data, title=title or (paths[0].resolve().stem if len(paths) == 1 else "Runs"))
+    text = render(data, about=about, title=title or (paths[0].resolve().stem if len(paths) == 1 else "Runs"))
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.part")
     unfinished.write_text(text, encoding="utf-8")
@@ -44,7 +44,7 @@ def write_page(paths: Sequence[Path], out: Path, *, title: str = "") -> PageSumm
     return PageSummary(out, len(runs), data["verdict"]["headline"], tuple(problems))
 
 
-def render(data: Mapping[str, Any], *, title: str, live: str = "") -> str:
+def render(data: Mapping[str, Any], *, title: str, about: str = "", live: str = "") -> str:
     """Return the page; `live` is where it finds what is new, "" if nothing will be."""
     sources = files("f2ed.report") / "page"
     return (
@@ -52,6 +52,7 @@ def render(data: Mapping[str, Any], *, title: str, live: str = "") -> str:
         .get_template("page.html")
         .render(
             title=title,
+            about=about,
             live=live,
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             html=fragments(data),

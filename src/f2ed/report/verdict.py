@@ -153,8 +153,8 @@ def _held(judged: Judged) -> Iterator[Point]:
         worst, why = max(own, key=lambda pair: (_ORDER.index(pair[1].level), _damage(pair[1])))
         held = [arm for arm, found in own if found.level == "held"]
         broken = [arm for arm, found in own if found.level == "broken"]
-        start = f"held in {len(held)} of {plural(len(own), 'attack')}" if len(own) > 1 else _once(why.level)
-        broke = f", broken in {len(broken)}" if broken and len(own) > 1 else ""
+        start = f"held against {len(held)} of {plural(len(own), 'attack')}" if len(own) > 1 else _once(why.level)
+        broke = f", broken by {len(broken)}" if broken and len(own) > 1 else ""
         where = f"{worst.attack}{f' ({worst.setting})' if worst.setting else ''}"
         yield Point(why.level, name, f"{start}{broke}. Worst case, {where}: {why.text}.")
 
@@ -178,9 +178,9 @@ def _guarantees(judged: Judged) -> Iterator[Point]:
         if not region or not shards:
             yield Point("unknown", "Guarantee", "the records do not say which guarantee applied.")
             continue
-        spoilt = (
-            f"{plural(malicious, 'malicious client')} can spoil {percent(min(1, malicious / shards))} of {shards} rows"
-        )
+        noun = "updates" if members[0][0].runs[0].header.mode == "none" else "shards"
+        share = percent(min(1, malicious / shards))
+        spoilt = f"{plural(malicious, 'malicious client')} can spoil {share} of {shards} {noun}"
         yield _promise(spoilt, region, members)
 
 
@@ -255,7 +255,7 @@ def _headline(judged: Judged, every: Sequence[Arm]) -> tuple[Level, str]:
     fallen = f"; {_listed(lost)} {'was' if len(lost) == 1 else 'were'} broken" if lost else ""
     if safe:
         most = max(len(of[name]) for name in safe)
-        against = f"every one of {most} attacks" if most > 1 else f"the attack ({known[0][0].attack})"
+        against = {1: f"the attack ({known[0][0].attack})", 2: "both attacks"}.get(most, f"all {most} attacks")
         return "held", f"{_listed(safe)} held against {against}{fallen}."
     if len(lost) < len(names):
         bent = [name for name in names if name not in lost]

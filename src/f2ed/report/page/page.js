@@ -10,7 +10,11 @@
   const state = { setting: EVERY, run: "", measure: "accuracy" };
   const distinct = (values) => [...new Set(values)];
   const arms = () => Object.values(records.arms).sort((a, b) => a.order - b.order);
-  const percent = (value) => (value == null ? "–" : `${(100 * value).toFixed(value && Math.abs(value) < 0.1 ? 1 : 0)} %`);
+  const percent = (value) => {
+    if (value == null) return "–";
+    if (value > 0 && value < 0.0005) return "less than 0.1 %";
+    return `${(100 * value).toFixed(value && Math.abs(value) < 0.1 ? 1 : 0)} %`;
+  };
   const slug = (text) => text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "plot";
 
   function make(tag, attributes = {}, ...children) {
@@ -253,7 +257,7 @@
             colorbar: { tickvals: [0, 1, 2], ticktext: ["no say", "equal", "double"], thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1, yanchor: "bottom", thickness: 10 } : {}) } },
           ...(crosses.length && crosses.length <= 1500 ? [{ type: "scatter", mode: "markers", x: crosses.map((each) => each[0]), y: crosses.map((each) => each[1]), marker: { symbol: "x-thin", size: 7, line: { width: 1.4, color: css("--fg") } }, hoverinfo: "skip" }] : []),
         ],
-        layout: { height: Math.max(240, 70 + run.rows * Math.max(8, Math.min(18, 520 / run.rows))), xaxis: { ...roundAxis, rangemode: "normal", showgrid: false }, yaxis: { type: "category", autorange: "reversed", showgrid: false, tickfont: { size: run.rows > 40 ? 8 : 10 } } },
+        layout: { height: Math.max(240, 70 + run.rows * Math.max(8, Math.min(18, 520 / run.rows))), xaxis: { ...roundAxis, rangemode: "normal", showgrid: false }, yaxis: { type: "category", range: [run.rows - 0.5, -0.5], showgrid: false, tickfont: { size: run.rows > 40 ? 8 : 10 } } },
       })),
       table: () => ({ caption: `Weights, ${run.title}`, columns: ["rounds completed", `${noun}s with an attacker`, "weight on those", "without a say", ...numbers.map((shard) => `${noun} ${shard}`)],
         rows: rounds.map((round, t) => [round, [...held[t]].join(" "), run.columns.on_contaminated[t], Object.entries(run.excluded[t]).map(([shard, why]) => `${shard}: ${why}`).join("; "), ...numbers.map((shard) => run.weights[t]?.[shard] ?? null)]) }),
