@@ -1,13 +1,15 @@
 """A whole run in this process: masked equals plain, seeds repeat, and what is odd is on record."""
 
+from typing import get_args
+
 import msgspec
 import numpy as np
 import pytest
 import torch
 
-from f2ed.attacks import TMA
+from f2ed.attacks import TMA, AnyAttack
 from f2ed.errors import ConfigError
-from f2ed.estimators import FilterL2
+from f2ed.estimators import AnyEstimator, FilterL2
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
 from f2ed.simulation.state import State, pack, unpack
 
@@ -249,3 +251,33 @@ def test_the_number_of_workers_changes_nothing(model):
         states, records = zip(*Simulation(experiment(SMALL | changes), workers=workers).rounds(), strict=True)
         found.append((states[-1].model.numpy().tobytes(), [without_costs(record) for record in records]))
     assert found[0] == found[1]
+
+
+INNER = {"sections": {}, "nnm": {}, "arc": {}, "bucketing": {"size": 2}, "clipping": {"radius": 1.0}}
+"""The estimators that work on top of another, with the settings they need."""
+
+
+def tags(registry):
+    return [str(each.__struct_config__.tag) for each in get_args(registry)]
+
+
+@pytest.mark.parametrize("kind", tags(AnyEstimator))
+@pytest.mark.parametrize("shards", [8, "none"])
+def test_every_estimator_can_be_named_and_takes_a_step(kind, shards):
+    rule = {"kind": kind} | ({"inner": "trimmed-mean"} | INNER[kind] if kind in INNER else {})
+    changes = {"clients": 24, "shards": shards, "malicious": 1, "rounds": 2, "attack": "sign-flip", "estimator": rule}
+    for record in simulate(**(SMALL | changes)):
+        assert record.step > 0
+        assert not record.stopped.startswith("no step")
+
+
+@pytest.mark.parametrize("kind", tags(AnyAttack))
+@pytest.mark.parametrize("aware", [False, True])
+def test_every_attack_can_be_named_and_changes_what_is_sent(kind, aware):
+    attack = {"kind": kind, "shard_aware": aware}
+    if kind in {"mra", "neurotoxin", "dba"}:
+        attack["boost"] = 3.0
+    changes = {"clients": 24, "shards": 8, "malicious": 3, "rounds": 1, "estimator": "mean", "seed": 1}
+    attacked, _ = final(**changes, attack=attack)
+    calm, _ = final(**changes)
+    assert attacked != calm
