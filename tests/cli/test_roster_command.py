@@ -1,0 +1,138 @@
+"""`f2ed roster` and `f2ed certs`, from a key to a verified roster and a trusted certificate."""
+
+import ssl
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+pytest.importorskip("flwr")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import flwr.clientapp  # noqa: F401  its dependencies' deprecations are not ours
+
+from f2ed import ConfigError
+from f2ed.cli.certs import certs
+from f2ed.cli.roster import add, key, new, remove, sign, verify
+from f2ed.flower.roster import read_roster
+
+
+@pytest.fixture
+def begun(tmp_path):
+    new(tmp_path / "roster.json", name="clinics", authority=tmp_path / "authority.key")
+    for client in range(8):
+        key(tmp_path / f"clinic_{client}.key")
+    add(tmp_path / "roster.json", [tmp_path / f"clinic_{client}.pub" for client in range(8)])
+    return tmp_path
+
+
+def close(folder, **settings):
+    sign(folder / "roster.json", authority=folder / "authority.key", **settings)
+
+
+def test_from_keys_to_a_roster_that_verifies(begun, capsys):
+    close(begun, shards=2, crowd=4)
+    verify(begun / "roster.json", authority=begun / "authority.pub")
+    assert "8 clients in 2 shards" in capsys.readouterr().out
+    roster = read_roster(begun / "roster.json")
+    assert [len(shard) for shard in roster.plan(0).shards] == [4, 4]
+
+
+def test_every_signing_draws_another_deal_and_counts_up(begun):
+    close(begun, shards=2)
+    first = read_roster(begun / "roster.json")
+    close(begun, shards=2)
+    second = read_roster(begun / "roster.json")
+    assert second.serial == first.serial + 1
+    assert second.seed != first.seed
+
+
+def test_a_draft_does_not_verify(begun):
+    with pytest.raises(ConfigError, match="nobody signed it"):
+        verify(begun / "roster.json", authority=begun / "authority.pub")
+
+
+def test_a_change_after_signing_takes_the_signature_away(begun):
+    close(begun, shards=2)
+    remove(begun / "roster.json", ["clinic_3"])
+    with pytest.raises(ConfigError, match="nobody signed it"):
+        verify(begun / "roster.json", authority=begun / "authority.pub")
+    with pytest.raises(ConfigError, match="is called nobody"):
+        remove(begun / "roster.json", ["nobody"])
+
+
+def test_numbers_that_guarantee_nothing_are_not_signed_without_saying_so(begun):
+    with pytest.raises(ConfigError, match="accept-no-guarantee"):
+        close(begun, shards=2, malicious=1)
+    close(begun, shards=2, malicious=1, accept_no_guarantee=True)
+    with pytest.raises(ConfigError, match="fewer than 5"):
+        close(begun, shards=2, crowd=5, accept_no_guarantee=True)
+
+
+def test_another_key_cannot_sign(begun):
+    with pytest.raises(ConfigError, match="not the private key of the roster's authority"):
+        sign(begun / "roster.json", authority=begun / "clinic_0.key", shards=2)
+
+
+def test_one_key_cannot_stand_for_two(begun):
+    (begun / "again.pub").write_bytes((begun / "clinic_0.pub").read_bytes())
+    with pytest.raises(ConfigError, match="stands twice"):
+        add(begun / "roster.json", [begun / "again.pub"])
+
+
+def test_no_key_is_overwritten(begun):
+    with pytest.raises(ConfigError, match="is there already"):
+        key(begun / "clinic_0.key")
+
+
+def test_private_keys_are_for_their_owner_alone(begun):
+    for path in [*begun.glob("*.key")]:
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_key_made_by_openssl_will_do(tmp_path):
+    path = tmp_path / "own.key"
+    made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", path], check=False)  # noqa: S607
+    if made.returncode:
+        pytest.skip("there is no openssl here")
+    from f2ed.flower.keyfiles import read_private
+
+    path.chmod(0o600)
+    assert len(read_private(path)) == 32
+
+
+def test_the_certificate_is_trusted_by_who_trusts_the_ca(tmp_path):
+    certs(tmp_path / "tls", host=("127.0.0.1", "superlink.example.org"), nodes=2)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "tls" / "server.pem", tmp_path / "tls" / "server.key")
+    for name, trusted in (("superlink.example.org", True), ("127.0.0.1", True), ("elsewhere.example.org", False)):
+        client = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.crt"))
+        assert _shakes_hands(client, server, name) is trusted
+    assert (tmp_path / "tls" / "node_1").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "tls" / "node_1.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
+
+
+def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
+    missing = tmp_path / "none.json"
+    command = [sys.executable, "-m", "f2ed.cli", "roster", "verify", str(missing), "--authority", str(missing)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("f2ed: the roster")
+    assert "Traceback" not in ended.stderr
+
+
+def _shakes_hands(client, server, name):
+    """Let two ends talk through memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = client.wrap_bio(to_client, to_server, server_hostname=name)
+    other = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(10):
+        for end in (one, other):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return one.version() is not None
