@@ -36,7 +36,7 @@ def simulate(
     say: Say = quiet,
     **stated: Any,
 ) -> Iterator[RoundRecord]:
-    """Run an experiment, and yield the record of each round as soon as it is over.
+    """Make an experiment ready, and return an iterator that takes a round at a time and yields its record.
 
     Settings are an `Experiment`, or keywords as in an experiment file: `simulate(data="digits", clients=30,
     malicious=3, shards=10, attack="tma", rounds=5)`. `folder` is where data sets lie.
@@ -44,7 +44,7 @@ def simulate(
     if (settings is None) == (not stated):
         raise ConfigError("simulate wants an Experiment or settings as keywords, one of the two")
     simulation = Simulation(settings or experiment(stated), device=device, folder=folder, say=say)
-    yield from (record for _, record in simulation.rounds())
+    return (record for _, record in simulation.rounds())
 
 
 class Simulation:
