@@ -565,6 +565,7 @@ def show(found: dict) -> None:
         end="",
     )
     print(f"cryptography {machine['cryptography']}; {machine['peer']}")
+    print("load average before and after (this program takes 1 to 2 of it): {:.1f}, {:.1f}".format(*machine["load"]))
     limit = found["limit"]
     print(f"limit: AES-256-CTR {limit['aes_gb_s']:.1f} GB/s, addition {limit['add_gb_s']:.0f} GB/s, one thread\n")
     print("Masking alone (s masks over d words, milliseconds; ratios to the limit of one thread)\n")
@@ -686,7 +687,7 @@ def main() -> None:
     sizes = [4, 10] if asked.quick else [4, 10, 100]
     lengths = [300_000, 1_000_000] if asked.quick else [300_000, 1_000_000, 10_000_000]
     crowd = (100, 10, 300_000) if asked.quick else (1000, 10, 1_000_000)
-    limit = measure_limit()
+    limit, load = measure_limit(), [os.getloadavg()[0]]
     found = {
         "machine": {
             "processor": processor(),
@@ -703,6 +704,7 @@ def main() -> None:
         "shamir": secret_sharing(100, peer),
         "memory": [memory(mode, *crowd) for mode in MODES],
     }
+    found["machine"]["load"] = [*load, os.getloadavg()[0]]
     if asked.json:
         print(json.dumps(found, indent=2))
     else:
