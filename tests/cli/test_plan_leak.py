@@ -18,11 +18,11 @@ def test_it_warns_of_a_schedule_that_exposes_everyone_and_names_ones_that_do_not
     assert run(f"{SETTING} --schedule every-round") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "determine all 100 clients one by one, after 5 rounds" in shown
-    assert "--schedule every-k-rounds:25" in shown
+    assert "--schedule every-k-rounds:50" in shown
 
 
 @pytest.mark.parametrize(
-    ("schedule", "status"), [("every-round", 1), ("every-k-rounds:25", 0), ("fixed", 0), ("batches:2", 0)]
+    ("schedule", "status"), [("every-round", 1), ("every-k-rounds:50", 0), ("fixed", 0), ("batches:2", 0)]
 )
 def test_strict_refuses_a_schedule_that_exposes_someone(schedule, status):
     assert run(f"{SETTING} --schedule {schedule} --strict") == status

@@ -100,10 +100,12 @@ def _warn(found: Leak, console: Console) -> None:
         return
     k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
     console.print("One of these changes would close it:")
-    if k < found.rounds:
+    if found.rounds > k:
         console.print(Padding(f"- --schedule every-k-rounds:{k}", (0, 0, 0, 2)))
-    for change in (f"--schedule batches:{max(2, found.clients // found.shards // 2)}", "--schedule fixed"):
-        console.print(Padding(f"- {change}", (0, 0, 0, 2)))
+    size = found.clients // found.shards
+    if size >= 4:
+        console.print(Padding(f"- --schedule batches:{size // 2}", (0, 0, 0, 2)))
+    console.print(Padding("- --schedule fixed", (0, 0, 0, 2)))
 
 
 def _json(advice: Advice, leaked: Leak | None) -> str:

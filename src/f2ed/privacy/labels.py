@@ -17,12 +17,19 @@ __all__ = ["infer_labels", "overlap"]
 _DUMMIES = 256
 
 
-def infer_labels(view: View, shape: tuple[int, int, int], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return how many samples of each label went into the mean."""
+def infer_labels(
+    view: View, shape: tuple[int, int, int], rng: np.random.Generator, images: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """Return how many samples of each label went into the mean.
+
+    `images`, with pixels from 0 to 1, are what was recovered from the same mean, if any was: a trained model must be
+    asked about images like those. An untrained one gives much the same for dark noise.
+    """
     gradient = -view.part(_last_bias(view.model)).double().numpy() / (view.lr * view.steps)
-    noise = torch.from_numpy(rng.random((_DUMMIES, *shape), dtype=np.float32))
+    if images is None or not len(images):
+        images = 0.3 * rng.random((_DUMMIES, *shape))
     with torch.no_grad():
-        scores = view.model(view.black + (view.white - view.black) * noise * 0.3)
+        scores = view.model(torch.from_numpy(view.black + (view.white - view.black) * images).float())
     expected = scores.softmax(dim=1).mean(dim=0).double().numpy()
     return _whole(view.samples * (expected - gradient), view.samples)
 

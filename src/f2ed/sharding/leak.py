@@ -34,6 +34,7 @@ LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
 # The cosine depends on the size of a shard and the number of rounds, and hardly on n beyond a few hundred clients.
 _CLIENTS_FOR_COSINE = 400
 _FEWEST_SURVIVORS = 3
+_FEWEST = 2.0
 
 
 @final
@@ -85,20 +86,28 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     crowd: int
     """The smallest group whose sum is determined."""
     cosine: float
-    """Between what the server finds and what stays of a client's update, where noise of its size comes with it."""
+    """Between what the server finds and what stays of a client's update, where some noise comes with it."""
     hidden_cosine: float
     """1/√s: what a single round without noise gives, and fixed shards never exceed."""
 
     @property
+    def hidden_as_among(self) -> float:
+        """1/cosine²: the size of the crowd in whose mean, without noise, an update is as hard to tell."""
+        return 1 / self.cosine**2 if self.cosine else math.inf
+
+    @property
     def leaks(self) -> bool:
-        """Whether someone is exposed within the planned rounds."""
-        return self.exposed > 0
+        """Whether someone is exposed within the planned rounds, or everyone nearly: no better hidden than among two."""
+        return self.exposed > 0 or self.hidden_as_among < _FEWEST
 
     @property
     def text(self) -> str:
         """The finding in one sentence or two."""
-        recovered = f"what stays of an update is recovered with cosine {self.cosine:.2f}"
-        if not self.leaks:
+        recovered = (
+            f"what stays of an update is recovered with cosine {self.cosine:.2f}, "
+            f"as if it were hidden among {self.hidden_as_among:.1f}"
+        )
+        if not self.exposed:
             return (
                 f"Over {self.rounds} rounds the sums determine no single client, "
                 f"and no group smaller than {self.crowd}; {recovered}."
@@ -119,14 +128,15 @@ def leak(
     rounds: int,
     dropout: float = 0.0,
     mode: LeakMode = "all-or-nothing",
-    noise: float = 1.0,
+    noise: float = 0.3,
     seed: int = 0,
 ) -> Leak:
     """Predict what a server could work out over the rounds of a plan that is dealt at random.
 
     `dropout` is each client's chance to be silent in a round: all-or-nothing leaves its shard closed, and the
     tolerant mode opens the sum of the others, which is one more equation. `noise` is the size of what is new in a
-    client's update each round, relative to what stays. The deals are examples drawn from `seed`.
+    client's update each round, relative to what stays; clients with labels of their own change little. The deals are
+    examples drawn from `seed`.
     """
     if rounds < 1 or not 1 <= shards <= clients:
         raise ConfigError(f"{clients} clients in {shards} shards over {rounds} rounds; nothing can be measured")
@@ -156,15 +166,13 @@ def leak(
     )
 
 
-def smallest_k(*, clients: int, shards: int, rounds: int) -> int:
-    """Return the smallest k for which a deal every k rounds exposes nobody within the rounds.
+def smallest_k(*, clients: int, shards: int, rounds: int, crowd: float = _FEWEST) -> int:
+    """Return the smallest k for which a deal every k rounds leaves everyone as well hidden as among `crowd` clients.
 
-    By the count of equations: each deal adds at most p - 1 to the first p, and n determine everyone; so the deals stay
-    below (n - 1) / (p - 1). Check the answer with `leak`, since a few clients may be exposed a little before that.
+    That nobody is determined exactly would not do: with q deals to shards of s, the server knows q of about s
+    dimensions, and recovers what stays with cosine √(q/s) if little changes from round to round.
     """
-    if shards == 1:
-        return 1
-    deals = max(1, -(-(clients - 1) // (shards - 1)) - 1)
+    deals = max(1, int(clients / shards / crowd + 1e-9))
     return -(-rounds // deals)
 
 
