@@ -80,6 +80,7 @@ def record(head, number, **more):
         if kind == "filter-l2"
         else "",
         "step": 0.5,
+        "hidden_among": head.hidden_among,
         "bytes_up": 31_900,
         "bytes_down": 2_100,
         "guarantee": head.guarantee["region"],

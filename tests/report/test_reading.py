@@ -182,3 +182,12 @@ def test_folders_are_searched_to_the_bottom(tmp_path):
     demo(tmp_path / "a" / "b", estimators=("mean",), attacks=("none",))
     runs, _ = read_runs([tmp_path])
     assert [run.file for run in runs] == ["a/b/demo-none-mean-0.jsonl"]
+
+
+def test_an_older_round_that_does_not_say_its_crowd_has_the_run_s(tmp_path):
+    path = save(tmp_path, header())
+    for number in range(1, 13):
+        edited(path, number, lambda found: found.pop("hidden_among"))
+    run, problems = read_one(path)
+    assert run.hidden_among == 4
+    assert problems == []

@@ -129,6 +129,13 @@ def test_the_crowd_is_the_smallest_of_all_runs():
     assert point.text == "every update was hidden among at least 4 clients."
 
 
+def test_a_crowd_that_shrank_in_one_round_is_what_counts():
+    (point,) = points(verdict(arms([run(attack="none", more={"hidden_among": 3})])), "Privacy")
+    assert point.text == "every update was hidden among at least 3 clients."
+    (point,) = points(verdict(arms([run(attack="none", more={"hidden_among": 1})])), "Privacy")
+    assert point.level == "broken"
+
+
 def test_updates_that_nobody_hid_are_called_by_name():
     seen = verdict(arms([run(attack="none", mode="none", hidden_among=1)]))
     assert [point.level for point in points(seen, "Privacy")] == ["broken"]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from f2ed.records import RunHeader
 from f2ed.report.arms import Arm
 from f2ed.report.reading import Run
 from f2ed.report.words import flat, percent
@@ -29,7 +28,7 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
     grouped: dict[tuple[str, ...], int] = {}
     for arm in every:
         for run in arm.runs:
-            row = (arm.setting, *_row(run.header))
+            row = (arm.setting, *_row(run))
             grouped[row] = grouped.get(row, 0) + 1
     names = ("setting", "secrecy", "hidden_among", "helped", "surrounded", "schedule")
     return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
@@ -48,7 +47,8 @@ def schedule(settings: dict[str, Any]) -> str:
     return str(found.get("type") or found.get("kind") or "") if isinstance(found, dict) else str(found or "")
 
 
-def _row(header: RunHeader) -> tuple[str, ...]:
+def _row(run: Run) -> tuple[str, ...]:
+    header = run.header
     masked = header.mode not in _SECRECY
     promise = header.guarantee if masked else {}
     surrounded = promise.get("chance_surrounded")
@@ -57,7 +57,7 @@ def _row(header: RunHeader) -> tuple[str, ...]:
     dealt = _SCHEDULES.get(kind, kind).format(k=table.get("k", "?") if isinstance(table, dict) else "?")
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
-        str(header.hidden_among or _UNKNOWN),
+        str(run.hidden_among or _UNKNOWN),
         str(promise.get("hidden_among_honest", _UNKNOWN)),
         _UNKNOWN
         if surrounded is None

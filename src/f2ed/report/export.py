@@ -26,7 +26,7 @@ _SCALARS = (
     "clipped",
     "clipped_honest",
 )
-_MORE = ("shortened", "bytes_up", "bytes_down")
+_MORE = ("shortened", "bytes_up", "bytes_down", "hidden_among")
 
 
 def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
@@ -41,7 +41,6 @@ def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
                 "estimator": arm.estimator,
                 "seed": run.header.seed,
                 "mode": run.header.mode,
-                "hidden_among": run.header.hidden_among,
                 "settings": "; ".join(f"{path}={value}" for path, value in flat(run.header.settings).items()),
             }
             for record in run.rounds:
@@ -70,10 +69,7 @@ def write_parquet(runs: Sequence[Run], path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     # A column without a single value still has a type: what other runs of the same kind would hold.
     types = {name: pa.float64() for name in (*_SCALARS, *_stages())}
-    types |= {
-        name: pa.int64()
-        for name in ("seed", "round", "hidden_among", "iterations", "clipped", "clipped_honest", *_MORE)
-    }
+    types |= {name: pa.int64() for name in ("seed", "round", "iterations", "clipped", "clipped_honest", *_MORE)}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in every[0]])
     parquet.write_table(pa.Table.from_pylist(every, schema), path)
     return len(every)

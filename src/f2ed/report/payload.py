@@ -100,7 +100,7 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "rows": len(header.shards) or max((len(record.weights or ()) for record in rounds), default=0),
         "members": [len(shard) for shard in header.shards],
         "mode": header.mode,
-        "hidden_among": header.hidden_among,
+        "hidden_among": run.hidden_among,
         "guarantee": _plain(header.guarantee),
         "columns": _columns(rounds),
         "weights": [None if record.weights is None else _shorts(record.weights, 3) for record in rounds],
@@ -122,6 +122,7 @@ def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
         "bytes_up",
         "bytes_down",
         "guarantee",
+        "hidden_among",
     )
     found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
     found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}

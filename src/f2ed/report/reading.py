@@ -54,6 +54,11 @@ class Run(msgspec.Struct, frozen=True):
         """Whether the last round is there."""
         return bool(self.rounds) and self.rounds[-1].round + 1 >= self.header.rounds
 
+    @property
+    def hidden_among(self) -> int:
+        """The fewest clients in whose sum an update was seen in any round; before the first, what was promised."""
+        return min((each.hidden_among for each in self.rounds if each.hidden_among), default=self.header.hidden_among)
+
 
 def find(paths: Iterable[Path]) -> dict[str, Path]:
     """Return the record files among files and folders, by a short name that tells them apart."""
@@ -173,6 +178,9 @@ class Intake:
         self._header = header
 
     def _add(self, found: dict[str, Any]) -> None:
+        if self._header is not None:
+            # Records of older versions say it once for all rounds.
+            found.setdefault("hidden_among", self._header.hidden_among)
         record = self._convert(found, RoundRecord, {"accuracy": nan, "loss": None})
         if record is None:
             return

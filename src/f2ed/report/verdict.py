@@ -210,24 +210,24 @@ def _promise(spoilt: str, region: str, members: Judged) -> Point:
 
 
 def _hidden(every: Sequence[Arm]) -> Iterator[Point]:
-    headers = [run.header for arm in every for run in arm.runs]
-    masked = [header for header in headers if header.mode not in {"clear", "none", "unknown"}]
-    clear = sum(header.mode == "clear" for header in headers)
-    bare = sum(header.mode == "none" for header in headers)
+    runs = [run for arm in every for run in arm.runs]
+    masked = [run for run in runs if run.header.mode not in {"clear", "none", "unknown"}]
+    clear = sum(run.header.mode == "clear" for run in runs)
+    bare = sum(run.header.mode == "none" for run in runs)
     if masked:
-        least = min(header.hidden_among for header in masked)
-        which = "" if len(masked) == len(headers) else f" in {len(masked)} of {plural(len(headers), 'run')}"
-        yield Point("held", "Privacy", f"every update was hidden among at least {least} clients{which}.")
+        least = min(run.hidden_among for run in masked)
+        which = "" if len(masked) == len(runs) else f" in {len(masked)} of {plural(len(runs), 'run')}"
+        level: Level = "held" if least > 1 else "broken"
+        yield Point(level, "Privacy", f"every update was hidden among at least {plural(least, 'client')}{which}.")
     if bare:
-        which = "in every run" if bare == len(headers) else f"in {bare} of {plural(len(headers), 'run')}"
+        which = "in every run" if bare == len(runs) else f"in {bare} of {plural(len(runs), 'run')}"
         yield Point("broken", "Privacy", f"the server saw each update by itself {which}: there were no shards.")
     if clear:
-        which = "Every run" if clear == len(headers) else f"{clear} of {plural(len(headers), 'run')}"
+        which = "Every run" if clear == len(runs) else f"{clear} of {plural(len(runs), 'run')}"
         yield Point("note", "Privacy", f"{which} added the same integers in the clear (secure = false), to save time.")
-    dealt = [h for h in masked if schedule(h.settings) not in {"", "fixed"}]
-    if dealt:
+    if dealt := sum(schedule(run.header.settings) not in {"", "fixed"} for run in masked):
         text = "dealt the shards anew, which lets the server compare sums and solve for one client."
-        yield Point("dented", "Privacy", f"{plural(len(dealt), 'run')} {text}")
+        yield Point("dented", "Privacy", f"{plural(dealt, 'run')} {text}")
 
 
 def _unfinished(every: Sequence[Arm]) -> Iterator[Point]:
