@@ -17,25 +17,27 @@ from f2ed.sharding import ClientId
 
 __all__ = ["Directory"]
 
-_MOST_TRIES = 3
-
 
 class Directory:
-    """Asks every new node once who it is, and remembers the answer; an answer must be signed by the roster's key."""
+    """Asks every new node who it is and remembers the answer, which must be signed by the roster's key."""
 
     def __init__(self, line: Line, roster: Roster, job: str) -> None:
         self._line = line
         self._roster = roster
         self._job = job
         self._clients: dict[int, ClientId] = {}
-        self._tries: dict[int, int] = {}
+        self._calls = 0
+        self._refusals: dict[int, int] = {}
+        self._again: dict[int, int] = {}
+        """Which call asks a node again that refused: the more often it did, the later."""
         self.strangers: dict[int, str] = {}
         """Nodes that are no client, and why."""
 
     def present(self, *, deadline: float) -> dict[ClientId, int]:
         """Return the node of every client that is connected now, after asking those that are new."""
         connected = self._line.node_ids()
-        new = [node for node in connected if node not in self._clients and self._tries.get(node, 0) < _MOST_TRIES]
+        self._calls += 1
+        new = [node for node in connected if node not in self._clients and self._calls >= self._again.get(node, 0)]
         if new:
             self._ask(new, deadline)
         # A client that came back under another number has two entries; only the one that is connected counts, and of
@@ -60,7 +62,8 @@ class Directory:
             self._refuse(node, f"no answer within {deadline:g} s")
 
     def _refuse(self, node: int, why: str) -> None:
-        self._tries[node] = self._tries.get(node, 0) + 1
+        self._refusals[node] = self._refusals.get(node, 0) + 1
+        self._again[node] = self._calls + int(2 ** min(10, self._refusals[node]))
         self.strangers[node] = why
         log(WARNING, "f2ed: node %s takes no part: %s", node, why)
 

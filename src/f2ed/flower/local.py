@@ -75,12 +75,14 @@ class Deployment:
         self._say(f"starting the SuperLink on {_HOST}:{self._port}, with TLS and node authentication")
         self.superlink = self._start(
             "superlink",
-            _tool("flower-superlink"),
-            *("--host", _HOST, "--port", str(self._port)),
-            *("--ssl-ca-certfile", str(self._tls.ca)),
-            *("--ssl-certfile", str(self._tls.certificate), "--ssl-keyfile", str(self._tls.key)),
-            *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
-            *("--database", str(self.folder / "superlink.db")),
+            [
+                *_tool("flower-superlink"),
+                *("--host", _HOST, "--port", str(self._port)),
+                *("--ssl-ca-certfile", str(self._tls.ca)),
+                *("--ssl-certfile", str(self._tls.certificate), "--ssl-keyfile", str(self._tls.key)),
+                *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
+                *("--database", str(self.folder / "superlink.db")),
+            ],
         )
         self._until_it_answers(self.superlink)
 
@@ -94,16 +96,18 @@ class Deployment:
         config = " ".join(f'{name}="{value}"' for name, value in given.items())
         self.nodes[client] = self._start(
             f"node_{client}",
-            _tool("flower-supernode"),
-            *("--superlink", f"{_HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
-            *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{client}")),
-            *("--host", _HOST, "--port", str(_free_port())),
-            *("--node-config", f"partition-id={client} num-partitions={self._count} {config}"),
+            [
+                *_tool("flower-supernode"),
+                *("--superlink", f"{_HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
+                *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{client}")),
+                *("--host", _HOST, "--port", str(_free_port())),
+                *("--node-config", f"partition-id={client} num-partitions={self._count} {config}"),
+            ],
         )
 
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
         """Submit an app and yield the lines of its log; raise `PeerError` if it does not end well."""
-        process = self._start("run", *self._run_command(app, settings), piped=True)
+        process = self._start("run", self._run_command(app, settings), piped=True)
         assert process.stdout is not None  # noqa: S101  it was asked for
         for line in process.stdout:
             yield line.decode(errors="replace").rstrip("\n")
@@ -155,10 +159,15 @@ class Deployment:
             f'[superlink]\ndefault = "trial"\n\n[superlink.trial]\naddress = "{_HOST}:{self._port}"\n'
             f'root-certificates = "{self._tls.ca}"\n'
         )
-        command = _tool("flwr")
-        for client in range(self._count):
-            public = self.folder / "nodes" / f"node_{client}.pub"
-            self._finish(f"register_{client}", command, "supernode", "register", f"{public}", "trial")
+        under_way = {
+            f"register_{client}": self._start(
+                f"register_{client}",
+                [*_tool("flwr"), "supernode", "register", str(self.folder / "nodes" / f"node_{client}.pub"), "trial"],
+            )
+            for client in range(self._count)
+        }
+        for name, process in under_way.items():
+            self._finish(name, process)
 
     def _run_command(self, app: Path, settings: Mapping[str, Any]) -> list[str]:
         command = [*_tool("flwr"), "run", str(app), "trial", "--stream"]
@@ -166,8 +175,7 @@ class Deployment:
             command += ["-c", f'{name}="{value}"' if isinstance(value, str | Path) else f"{name}={value}".lower()]
         return command
 
-    def _finish(self, name: str, command: list[str], *arguments: str) -> None:
-        process = self._start(name, command, *arguments)
+    def _finish(self, name: str, process: Process) -> None:
         try:
             status = process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -176,10 +184,10 @@ class Deployment:
         if status != 0:
             raise PeerError(f"{name} ended with status {status}: {self.log(name).strip()[-500:]}")
 
-    def _start(self, name: str, command: list[str] | str, *arguments: str, piped: bool = False) -> Process:
+    def _start(self, name: str, command: list[str], *, piped: bool = False) -> Process:
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603  our own commands with our own arguments
-                [*([command] if isinstance(command, str) else command), *arguments],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else log,
                 stderr=subprocess.STDOUT,

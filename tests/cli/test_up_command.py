@@ -1,0 +1,44 @@
+"""`f2ed up`: what it refuses before it starts anything. That it works is shown in tests/deployment."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import flwr.clientapp  # noqa: F401  its dependencies' deprecations are not ours
+
+from f2ed import ConfigError
+from f2ed.cli.up import up
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "04_flower"
+
+
+def test_a_folder_without_an_app_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is not a Flower app"):
+        up(tmp_path)
+
+
+def test_an_app_that_takes_no_roster_is_told_how_to(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.flwr.app]\npublisher = 'me'\n")
+    with pytest.raises(ConfigError, match="add f2ed-roster"):
+        up(tmp_path)
+
+
+def test_shards_of_fewer_than_three_are_refused():
+    with pytest.raises(ConfigError, match="use --nodes 9"):
+        up(EXAMPLE, nodes=6, shards=3)
+
+
+def test_a_setting_that_the_app_has_not_is_refused_with_those_it_has():
+    with pytest.raises(ConfigError, match="it has: num-rounds"):
+        up(EXAMPLE, config=("rounds=3",))
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(ConfigError, match="is not empty"):
+        up(EXAMPLE, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
