@@ -78,6 +78,18 @@ def test_the_headline_names_who_held_and_who_was_broken():
     assert "held against 1 of 2 attacks, broken by 1. Worst case, Krum attack: accuracy 20%" in mean.text
 
 
+def test_who_met_fewer_attacks_is_not_praised_for_all_of_them():
+    every = [run(0.9, attack="none", estimator=name) for name in ("krum", "filter-l2")]
+    every += [run(0.9, attack="ka"), run(0.9, attack="tma"), run(0.9, attack="ka", estimator="krum")]
+    assert verdict(arms(every)).headline == "FilterL2 held against both attacks."
+
+
+def test_a_baseline_of_another_rule_is_called_by_its_name():
+    found = verdict(arms([run(0.9, attack="none"), run(0.5, attack="ka", estimator="mean")]))
+    (mean,) = points(found, "Mean")
+    assert "40 points less than FilterL2 without the attack" in mean.text
+
+
 def test_if_nothing_held_the_headline_says_so():
     found = verdict(arms([run(0.9, attack="none"), run(0.1, attack="ka")]))
     assert found.level == "broken"

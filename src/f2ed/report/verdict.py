@@ -67,11 +67,12 @@ def judge(arm: Arm, every: Sequence[Arm]) -> Judgement | None:
     end = max(each.last for each in (reached, wanted) if each is not None)
     now = None if reached is None else reached.at(end)
     hit = None if wanted is None else wanted.at(end)
-    lost = _lost(reached, _calm(arm, every))
+    calm, whose = _calm(arm, every)
+    lost = _lost(reached, calm)
     levels = [_graded(lost, LOST_LITTLE, LOST_MUCH), _graded(hit, SUCCESS_LITTLE, SUCCESS_MUCH)]
     known = [level for level in levels if level != "unknown"]
     level: Level = max(known, key=_ORDER.index) if known else "unknown"
-    return Judgement(level, "; ".join(_told(now, lost, hit)), now, lost, hit)
+    return Judgement(level, "; ".join(_told(now, lost, hit, whose)), now, lost, hit)
 
 
 def verdict(every: Sequence[Arm]) -> Verdict:
@@ -90,14 +91,17 @@ def _lost(reached: Curve | None, calm: Curve | None) -> float | None:
     return None if now is None or before is None else before - now
 
 
-def _calm(arm: Arm, every: Sequence[Arm]) -> Curve | None:
-    """Return the accuracy of the same without an attack; failing that, the best that anyone reached without one."""
+def _calm(arm: Arm, every: Sequence[Arm]) -> tuple[Curve | None, str]:
+    """Return the accuracy of the same without an attack; failing that, the best that anyone reached, and who."""
     others = [other for other in every if not other.attacked and _comparable(other, arm)]
     same = [other for other in others if other.estimator == arm.estimator] or [
         other for other in others if other.estimator_name == arm.estimator_name
     ]
-    curves = [found for other in same or others if (found := curve(other.runs, accuracy)) is not None]
-    return max(curves, key=lambda found: found.at(found.last) or 0.0, default=None)
+    curves = [(found, other) for other in same or others if (found := curve(other.runs, accuracy)) is not None]
+    if not curves:
+        return None, ""
+    best, other = max(curves, key=lambda pair: pair[0].at(pair[0].last) or 0.0)
+    return best, "" if other.estimator == arm.estimator else f"{other.estimator} "
 
 
 def _comparable(one: Arm, other: Arm) -> bool:
@@ -115,19 +119,20 @@ def _graded(found: float | None, little: float, much: float) -> Level:
     return "held" if found <= little else "dented" if found < much else "broken"
 
 
-def _told(now: float | None, lost: float | None, hit: float | None) -> Iterator[str]:
+def _told(now: float | None, lost: float | None, hit: float | None, whose: str) -> Iterator[str]:
     if now is not None and lost is None:
         yield f"accuracy {percent(now)}, with no run without an attack to compare it with"
     elif now is not None and lost is not None:
-        yield f"accuracy {percent(now)}, {_points(lost)}"
+        yield f"accuracy {percent(now)}, {_points(lost, whose)}"
     if hit is not None:
         yield f"the attack succeeds in {percent(hit)} of inputs"
 
 
-def _points(lost: float) -> str:
-    if abs(lost) < 0.005:
-        return "as without the attack"
-    return f"{abs(lost) * 100:.0f} points {'less' if lost > 0 else 'more'} than without the attack"
+def _points(lost: float, whose: str) -> str:
+    points = round(abs(lost) * 100)
+    if not points:
+        return f"as {whose}without the attack"
+    return f"{plural(points, 'point')} {'less' if lost > 0 else 'more'} than {whose}without the attack"
 
 
 Judged = list[tuple[Arm, Judgement]]
@@ -254,7 +259,9 @@ def _headline(judged: Judged, every: Sequence[Arm]) -> tuple[Level, str]:
     lost = [name for name in names if "broken" in of[name]]
     fallen = f"; {_listed(lost)} {'was' if len(lost) == 1 else 'were'} broken" if lost else ""
     if safe:
+        # Who met fewer attacks is not praised for all of them; the points say against which it held.
         most = max(len(of[name]) for name in safe)
+        safe = [name for name in safe if len(of[name]) == most]
         against = {1: f"the attack ({known[0][0].attack})", 2: "both attacks"}.get(most, f"all {most} attacks")
         return "held", f"{_listed(safe)} held against {against}{fallen}."
     if len(lost) < len(names):
