@@ -257,7 +257,7 @@
             colorbar: { tickvals: [0, 1, 2], ticktext: ["no say", "equal", "double"], thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1, yanchor: "bottom", thickness: 10 } : {}) } },
           ...(crosses.length && crosses.length <= 1500 ? [{ type: "scatter", mode: "markers", x: crosses.map((each) => each[0]), y: crosses.map((each) => each[1]), marker: { symbol: "x-thin", size: 7, line: { width: 1.4, color: css("--fg") } }, hoverinfo: "skip" }] : []),
         ],
-        layout: { height: Math.max(240, 70 + run.rows * Math.max(8, Math.min(18, 520 / run.rows))), xaxis: { ...roundAxis, rangemode: "normal", showgrid: false }, yaxis: { type: "category", range: [run.rows - 0.5, -0.5], showgrid: false, tickfont: { size: run.rows > 40 ? 8 : 10 } } },
+        layout: { height: Math.max(240, 70 + run.rows * Math.max(8, Math.min(18, 520 / run.rows))), xaxis: { ...roundAxis, rangemode: "normal", range: [rounds[0] - run.every / 2, rounds.at(-1) + run.every / 2], showgrid: false, zeroline: false }, yaxis: { type: "category", range: [run.rows - 0.5, -0.5], showgrid: false, tickfont: { size: run.rows > 40 ? 8 : 10 } } },
       })),
       table: () => ({ caption: `Weights, ${run.title}`, columns: ["rounds completed", `${noun}s with an attacker`, "weight on those", "without a say", ...numbers.map((shard) => `${noun} ${shard}`)],
         rows: rounds.map((round, t) => [round, [...held[t]].join(" "), run.columns.on_contaminated[t], Object.entries(run.excluded[t]).map(([shard, why]) => `${shard}: ${why}`).join("; "), ...numbers.map((shard) => run.weights[t]?.[shard] ?? null)]) }),
