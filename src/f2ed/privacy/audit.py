@@ -21,10 +21,11 @@ from f2ed.privacy.inversion import invert
 from f2ed.privacy.labels import infer_labels, overlap
 from f2ed.privacy.membership import area, caught, loss_scores, span_scores
 from f2ed.privacy.optimisation import GradientMatching
-from f2ed.privacy.over_rounds import follow
+from f2ed.privacy.over_rounds import follow, schedules
 from f2ed.privacy.shard import as_pixels, draw, view_of
 from f2ed.randomness import stream
 from f2ed.sharding import EveryRound, Schedule
+from f2ed.sharding.leak import Leak, leak
 
 __all__ = ["Picture", "Settings", "audit"]
 
@@ -47,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Width of the dense model's first layer."""
     trials: Count = 5
     """Shards of each size."""
-    iterations: Annotated[int, Meta(ge=0)] = 300
+    iterations: Annotated[int, Meta(ge=0)] = 500
     """Of the attack by optimisation; 0 leaves it out."""
     clients: Annotated[int, Meta(ge=4)] = 100
     shard: Annotated[int, Meta(ge=2)] = 4
@@ -68,8 +69,8 @@ class Picture:
     pixels: NDArray[np.uint8]
 
 
-def audit(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
-    """Yield findings and pictures as they are found; text says what is being done next."""
+def audit(data: Data, settings: Settings) -> Iterator[Finding | Picture | Leak | str]:
+    """Yield findings, pictures and the meter's readings as they are found; text says what is being done next."""
     fresh = Mlp((settings.hidden,))(data.shape, data.classes, settings.seed)
     trained = _trained(fresh, data, settings)
     for name, model in (("untrained", fresh), ("trained", trained)):
@@ -89,6 +90,8 @@ def audit(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
         dropout=settings.dropout,
         seed=settings.seed,
     )
+    yield "the leak meter"
+    yield from _meter(settings)
     yield "a lying server"
     yield from _lies(fresh, data, settings)
 
@@ -164,7 +167,7 @@ def _membership(
 
 
 def _from_model(fresh: nn.Module, data: Data, settings: Settings) -> Iterator[Finding]:
-    """The model alone, after many passes over few images: what it gives away does not depend on shards."""
+    """Look at the model alone, after many passes over few images: what it gives away does not depend on shards."""
     rng = stream(settings.seed, "audit", "overfit")
     mine = data.train.take(torch.from_numpy(rng.choice(len(data.train), size=min(500, len(data.train)), replace=False)))
     model = _fit(fresh, mine, data, epochs=30, seed=settings.seed)
@@ -181,7 +184,7 @@ def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Pictu
         yield f"optimisation on the convolutional model, shard of {size}"
         seen: dict[str, list[float]] = {"psnr": [], "ssim": [], "guess": []}
         # As many images as give an interval, and no more: this is the slow part.
-        for trial in range(max(1, min(settings.trials, 4 // size))):
+        for trial in range(max(1, min(settings.trials, 8 // size))):
             rng = stream(settings.seed, "audit", "optimisation", size, trial)
             shard = draw(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
@@ -198,6 +201,21 @@ def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Pictu
         draws = stream(settings.seed, "intervals", "optimisation", size)
         yield tally.finding("PSNR, dB", size, interval_of_mean(seen["psnr"], draws), float(np.mean(seen["guess"])))
         yield tally.finding("SSIM", size, interval_of_mean(seen["ssim"], draws), None)
+
+
+def _meter(settings: Settings) -> Iterator[Leak]:
+    shards, rounds = settings.clients // settings.shard, settings.rounds
+    compared = schedules(settings.clients, shards, rounds, settings.schedule, settings.dropout)
+    for when, away, mode in compared.values():
+        yield leak(
+            clients=settings.clients,
+            shards=shards,
+            rounds=rounds,
+            schedule=when,
+            dropout=away,
+            mode=mode,
+            seed=settings.seed,
+        )
 
 
 def _lies(model: nn.Module, data: Data, settings: Settings) -> Iterator[Finding]:

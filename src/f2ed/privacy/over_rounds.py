@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from f2ed.learning import Cohort, Data, Job, Training, flatten, hand_out
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import LabelsPerClient
-from f2ed.privacy.disaggregation import Disaggregator, cosines
+from f2ed.privacy.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.privacy.findings import Finding, interval_of_mean
 from f2ed.randomness import stream
 from f2ed.sharding import EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.sharding.leak import LeakMode, Sums, opened_sums, recovered_cosine, smallest_k
 from f2ed.sharding.schedule import Batches
 
-__all__ = ["follow"]
+__all__ = ["follow", "schedules"]
 
 _LABELS = 3
 _MOST_IMAGES = 60
@@ -68,9 +68,10 @@ def follow(
                 yield from _findings(arm, stays, held, shard, done, changes, seed)
 
 
-def _arms(
-    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float, seed: int, coordinates: int
-) -> list[_Arm]:
+def schedules(
+    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float
+) -> dict[str, tuple[Schedule | Batches, float, LeakMode]]:
+    """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
     k = smallest_k(clients=clients, shards=shards, rounds=rounds)
     kinds: dict[str, tuple[Schedule | Batches, float, LeakMode]] = {
         "every-round": (EveryRound(), 0.0, "all-or-nothing"),
@@ -85,17 +86,20 @@ def _arms(
         kinds[f"every-round, {silent}"] = (EveryRound(), dropout, "all-or-nothing")
         kinds[f"fixed, {silent}, all-or-nothing"] = (Fixed(), dropout, "all-or-nothing")
         kinds[f"fixed, {silent}, dropout-tolerant"] = (Fixed(), dropout, "dropout-tolerant")
+    return kinds
+
+
+def _arms(
+    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float, seed: int, coordinates: int
+) -> list[_Arm]:
+    setting = {"clients": clients, "shards": shards, "rounds": rounds, "seed": seed}
     return [
         _Arm(
             name,
-            list(
-                opened_sums(
-                    clients=clients, shards=shards, schedule=when, rounds=rounds, dropout=away, mode=mode, seed=seed
-                )
-            ),
+            list(opened_sums(**setting, schedule=when, dropout=away, mode=mode)),
             Disaggregator(clients, coordinates),
         )
-        for name, (when, away, mode) in kinds.items()
+        for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, dropout).items()
     ]
 
 
@@ -115,6 +119,7 @@ def _findings(
     measures = {
         "cosine": (cosines(stays, found), 0.0, 1.0),
         "cosine, as the meter predicts": (predicted, 0.0, 1.0),
+        "relative error": (relative_errors(stays, found), 1.0, 0.0),
         "share of labels found": (_labels_found(found, held), float(held.mean()), _labels_found(stays, held).mean()),
     }
     for metric, (values, guess, plain) in measures.items():

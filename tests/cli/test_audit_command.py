@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from f2ed.cli.app import app
+from f2ed.errors import ConfigError
+
+RUN = """
+data = "digits"
+model = { kind = "mlp", hidden = [96] }
+clients = 24
+malicious = 1
+shards = 6
+rounds = 2
+estimator = "mean"
+schedule = { kind = "every-k-rounds", k = 7 }
+training = { batch = 2, lr = 0.1 }
+"""
+
+
+def audit(line: str) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        app(f"audit {line}")
+    assert not exit_.value.code
+
+
+def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(tmp_path, capsys):
+    run = tmp_path / "run.toml"
+    run.write_text(RUN)
+    audit(f"{run} --quick --out {tmp_path / 'out'} --trials 1 --sizes 1,3 --rounds 5 --json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"] == "digits"
+    assert found["settings"]["hidden"] == 96
+    assert found["settings"]["batch"] == 2
+    assert (found["settings"]["clients"], found["settings"]["shard"]) == (24, 4)
+    assert {one["shard"] for one in found["findings"] if one["attack"] == "inversion"} == {1, 3}
+    assert any("k = 7" in one["setting"] for one in found["findings"])
+    assert (tmp_path / "out" / "audit.md").read_text().startswith("# What the server learns: digits")
+    for picture in found["pictures"]:
+        assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("records.csv", "neither an experiment file"),
+        ("--note", "needs the records of a run"),
+        ("--sizes 1,two", "whole numbers with commas"),
+        ("--trials 0", "cannot be run so"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(line, why, tmp_path):
+    with pytest.raises(ConfigError, match=why):
+        app(f"audit {line} --out {tmp_path}")

@@ -1,0 +1,101 @@
+import pytest
+
+from f2ed.privacy import Finding
+from f2ed.privacy.audit import Picture, Settings, audit
+from f2ed.privacy.findings import Interval
+from f2ed.privacy.summary import as_record, markdown, verdict
+from f2ed.sharding.leak import Leak
+
+QUICK = Settings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def found(digits):
+    return list(audit(digits, QUICK))
+
+
+@pytest.fixture(scope="module")
+def findings(found):
+    return [each for each in found if isinstance(each, Finding)]
+
+
+def value(findings, attack, metric, setting, shard=4, rounds=1):
+    (only,) = [
+        one
+        for one in findings
+        if (one.attack, one.metric, one.setting, one.shard, one.rounds) == (attack, metric, setting, shard, rounds)
+    ]
+    return only
+
+
+def test_every_attack_is_played(findings):
+    assert {one.attack for one in findings} == {
+        "inversion",
+        "optimisation",
+        "labels",
+        "membership",
+        "disaggregation",
+        "inconsistency",
+    }
+
+
+def test_every_number_lies_in_its_interval(findings):
+    for one in findings:
+        assert one.found.low <= one.found.value + 1e-12, one
+        assert one.found.value <= one.found.high + 1e-12, one
+        assert one.found.count >= 2
+
+
+def test_a_shard_of_four_does_not_hide_images_behind_a_dense_layer(findings):
+    found = value(findings, "inversion", "share recovered", "untrained dense model")
+    assert found.found.value == 1
+    assert (found.guess, found.plain) == (0, 1)
+
+
+def test_schedules_differ_as_the_meter_predicts(findings):
+    for setting in ("every-round", "fixed", "batches of 2"):
+        measured = value(findings, "disaggregation", "cosine", setting, rounds=10).found.value
+        meter = value(findings, "disaggregation", "cosine, as the meter predicts", setting, rounds=10).found.value
+        assert measured == pytest.approx(meter, abs=0.09)
+    assert value(findings, "disaggregation", "cosine", "every-round", rounds=10).found.value > 0.9
+    assert value(findings, "disaggregation", "cosine", "fixed", rounds=10).found.value < 0.55
+
+
+def test_the_same_seed_gives_the_same_findings(digits, findings):
+    again = [one for one in audit(digits, QUICK) if isinstance(one, Finding)]
+    assert [one.found for one in again if one.attack == "inversion"] == [
+        one.found for one in findings if one.attack == "inversion"
+    ]
+
+
+def test_there_are_pictures_for_every_size(found):
+    names = {each.name for each in found if isinstance(each, Picture)}
+    assert {"inversion_untrained_1", "inversion_untrained_4", "optimisation_1", "optimisation_4"} <= names
+
+
+def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings):
+    leaks = [each for each in found if isinstance(each, Leak)]
+    page = markdown("A title", findings, leaks, [("a.png", "a shard of four")])
+    assert page.startswith("# A title\n")
+    assert "100 % at 1, 100 % at 4" in page
+    assert "opens noise: masks are bound to them" in page
+    assert "| every-round | none | 24 of 24 |" in page
+    assert "![a shard of four](a.png)" in page
+
+
+def test_the_verdict_says_when_the_binding_fails():
+    broken = Finding(
+        attack="inconsistency",
+        metric="PSNR of the victim, dB",
+        shard=4,
+        setting="masks bound to the model",
+        found=Interval(80.0, 79.0, 80.0, 5),
+        guess=11.0,
+    )
+    assert "the binding of masks has failed" in verdict([broken])[0]
+
+
+def test_a_finding_becomes_one_flat_line_of_a_run(findings):
+    line = as_record(findings[0])
+    assert line["record"] == "audit"
+    assert not any(isinstance(part, dict | list) for part in line.values())
