@@ -396,8 +396,7 @@ def secret_sharing(n: int, peer: "Flower | None") -> dict:
 
     def forgetful(work: Callable[[], object]) -> Callable[[], object]:
         def run() -> None:
-            shamir._powers.cache_clear()  # noqa: SLF001  the first of a shard pays for what the others reuse
-            shamir._lagrange.cache_clear()  # noqa: SLF001
+            shamir._lagrange.cache_clear()  # noqa: SLF001  the first of a shard pays for what the others reuse
             work()
 
         return run

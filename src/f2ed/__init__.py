@@ -6,6 +6,9 @@ advice = f2ed.plan(clients=1000, malicious=2, crowd=8)
 estimate, audit = f2ed.robust_secure_mean(exchange, plan, estimator, task)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from f2ed.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
 from f2ed.encoding import Encoding
 from f2ed.errors import ConfigError, F2edError, MissingExtra, PeerError, Refusal
@@ -36,6 +39,9 @@ from f2ed.estimators import (
 from f2ed.sharding import Plan, deal
 from f2ed.sharding import advise as plan
 
+if TYPE_CHECKING:
+    from f2ed.simulation import Experiment, simulate
+
 __version__ = "0.1.0.dev0"
 
 __all__ = [
@@ -53,6 +59,7 @@ __all__ = [
     "Encoding",
     "Estimate",
     "Exchange",
+    "Experiment",
     "F2edError",
     "FilterL2",
     "GeometricMedian",
@@ -76,4 +83,14 @@ __all__ = [
     "deal",
     "plan",
     "robust_secure_mean",
+    "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs torch when it is asked for."""
+    if name in {"Experiment", "simulate"}:
+        return getattr(import_module("f2ed.simulation"), name)
+    if name == "flower":
+        return import_module("f2ed.flower")
+    raise AttributeError(f"module 'f2ed' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from cohorts import ROUND, SEED, jobs, reference
 from f2ed.attacks.crew import Pull, Schedule
 from f2ed.attacks.goal import Examples
 from f2ed.learning.cohort import Cohort
-from f2ed.learning.crew import CrewTraining, honest_schedule
+from f2ed.learning.crew import CrewTraining, _settled, honest_schedule
 from f2ed.learning.local import Job
 from f2ed.learning.local import Pull as ClientPull
 from f2ed.learning.models import Logistic
@@ -60,4 +60,20 @@ def test_momentum_asked_for_means_sgd():
 
 
 def test_the_honest_schedule_has_no_gaps():
-    assert honest_schedule(TRAINING) == Schedule(epochs=2, lr=0.1, momentum=0.0, weight_decay=0.0, batch=5)
+    assert honest_schedule(TRAINING) == Schedule(
+        epochs=2, lr=0.1, momentum=0.0, weight_decay=0.0, batch=5, optimiser="sgd"
+    )
+
+
+@pytest.mark.parametrize(
+    ("honest", "asked", "expected"),
+    [
+        ({}, {"optimiser": "adam", "momentum": 0.0}, ("adam", 0.0)),
+        ({"optimiser": "adam"}, {"optimiser": "sgd"}, ("sgd", 0.0)),
+        ({"optimiser": "adam"}, {"momentum": 0.9}, ("sgd", 0.9)),
+        ({"momentum": 0.5}, {"lr": 0.1}, ("sgd", 0.5)),
+    ],
+)
+def test_an_attack_trains_with_the_optimiser_it_asks_for(honest, asked, expected):
+    settled = _settled(Training(**honest), Schedule(**asked))
+    assert (settled.optimiser, settled.momentum) == expected

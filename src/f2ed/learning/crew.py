@@ -22,7 +22,14 @@ __all__ = ["CrewTraining", "honest_schedule"]
 
 def honest_schedule(training: Training) -> Schedule:
     """Return the honest clients' settings as attacks see them."""
-    return Schedule(training.local_epochs, training.lr, training.momentum, training.weight_decay, training.batch)
+    return Schedule(
+        training.local_epochs,
+        training.lr,
+        training.momentum,
+        training.weight_decay,
+        training.batch,
+        training.optimiser,
+    )
 
 
 @dataclass(eq=False)
@@ -98,8 +105,7 @@ def _settled(training: Training, schedule: Schedule) -> Training:
         "momentum": schedule.momentum,
         "weight_decay": schedule.weight_decay,
         "batch": schedule.batch,
+        "optimiser": schedule.optimiser or ("sgd" if schedule.momentum else None),
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if schedule.momentum is not None:
-        changes["optimiser"] = "sgd"
     return msgspec.structs.replace(training, **changes)
