@@ -3,9 +3,11 @@
     flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
 
 Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
-settings stands for a roster of N clients whose private keys anybody can compute.
+settings (or in the environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can
+compute.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from logging import WARNING
@@ -24,9 +26,10 @@ from f2ed.secagg.primitives import digest
 from f2ed.sharding import ClientId
 from f2ed.sharding.encode import unsigned
 
-__all__ = ["TEST", "Identity", "identity", "roster_for_tests", "roster_from"]
+__all__ = ["TEST", "Identity", "identity", "is_test", "roster_for_tests", "roster_from"]
 
 TEST = "test:"
+_TEST_AUTHORITY = digest(b"f2ed test authority, known to all")
 _SETTINGS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
 
 
@@ -62,7 +65,7 @@ def identity(context: Context) -> Identity:
     given = {name: context.node_config[name] for name in _SETTINGS if name in context.node_config}
     if len(given) == len(_SETTINGS):
         return _deployed(context.node_config)
-    wanted = str(context.run_config.get("f2ed-roster", ""))
+    wanted = str(context.run_config.get("f2ed-roster") or os.environ.get("F2ED_ROSTER", ""))
     if not given and wanted.startswith(TEST) and _simulated():
         log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         return _tested(context, wanted)
@@ -75,13 +78,18 @@ def identity(context: Context) -> Identity:
 
 def roster_for_tests(count: int, *, shards: int, crowd: int = 1) -> Roster:
     """Return a roster for simulations, whose private keys anybody can compute."""
-    authority = digest(b"f2ed test authority")
+    authority = _TEST_AUTHORITY
     draft = Roster(
         name="test",
         authority=signing_key(authority),
         clients=tuple(Entry(client, f"test-{client}", signing_key(_test_key(client))) for client in range(count)),
     )
     return signed(draft, authority, shards=shards, crowd=crowd, seed=digest(b"f2ed test deal"))
+
+
+def is_test(roster: Roster) -> bool:
+    """Say whether anybody could have signed this roster."""
+    return roster.authority == signing_key(_TEST_AUTHORITY)
 
 
 def roster_from(where: str | Path) -> Roster:

@@ -105,12 +105,29 @@ class Deployment:
             ],
         )
 
+    def start_node_again(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
+        """Start a SuperNode and wait until it is connected.
+
+        For about a minute after a node was killed the SuperLink holds it to be there and turns its successor away.
+        """
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            before = len(self.log(f"node_{client}"))
+            self.start_node(client, settings=settings)
+            while self.nodes[client].poll() is None and time.monotonic() < until:
+                if "SuperNode ID:" in self.log(f"node_{client}")[before:]:
+                    return
+                time.sleep(0.2)
+            self.kill(self.nodes[client])
+        raise PeerError(f"node {client} was not let in within {_PATIENCE:g} s; its log is in {self.folder}")
+
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
         """Submit an app and yield the lines of its log; raise `PeerError` if it does not end well."""
         process = self._start("run", self._run_command(app, settings), piped=True)
         assert process.stdout is not None  # noqa: S101  it was asked for
-        for line in process.stdout:
-            yield line.decode(errors="replace").rstrip("\n")
+        with process.stdout:
+            for line in process.stdout:
+                yield line.decode(errors="replace").rstrip("\n")
         if process.wait() != 0:
             raise PeerError(f"flwr run ended with status {process.returncode}; the logs are in {self.folder}")
 
@@ -119,13 +136,25 @@ class Deployment:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def kill(self, process: Process) -> None:
-        """End a process and its children at once, without a chance to say goodbye."""
+        """End a process and all that came of it at once, without a chance to say goodbye."""
+        offspring = _offspring([process.pid])
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        _kill_each(offspring)
+
+    def stop(self, process: Process) -> None:
+        """End a process as its operator would: a SuperNode takes leave of the SuperLink."""
+        with suppress(ProcessLookupError):
+            process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+        self.kill(process)
 
     def close(self) -> None:
         """End everything that was started, the last first; whatever does not go is killed."""
+        # The SuperLink starts its part that runs apps in a session of its own, where no signal to a group reaches it.
+        offspring = _offspring([process.pid for process in self._started])
         for process in reversed(self._started):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -134,6 +163,7 @@ class Deployment:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
             self.kill(process)
+        _kill_each(offspring)
         self._started.clear()
 
     def _identities(self, shards: int, crowd: int) -> Roster:
@@ -239,3 +269,19 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def _offspring(parents: list[int]) -> list[int]:
+    """Return the processes that these started, and those that these started in turn."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)  # noqa: S607
+    pairs = [(int(pid), int(parent)) for pid, parent in map(str.split, listed.stdout.splitlines())]
+    found, nearest = [], set(parents)
+    while nearest := {pid for pid, parent in pairs if parent in nearest}:
+        found += sorted(nearest)
+    return found
+
+
+def _kill_each(processes: list[int]) -> None:
+    for each in processes:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
