@@ -10,8 +10,9 @@ batches of ten, from the same weights:
 
     cohort          `f2ed.learning.Cohort`, which chooses its path by itself
     sequential      `f2ed.learning.Local`, one client after another, tensors in memory
-    authors' style  a copy of the model, a DataLoader and an optimiser per client; every image is made a tensor and
-                    normalised when it is loaded, step by step as torchvision's transforms do
+    authors' style  a copy of the model, a DataLoader and an optimiser per client; every image is made a picture
+                    (where Pillow is installed), a tensor, and normalised when it is loaded, step by step as
+                    torchvision's MNIST and its transforms do
 
 Slow contenders train fewer clients, as many as give a steady figure; all figures are per sample. Contenders take
 turns and the best of the repeats counts. Other work on the machine hurts the loops more than the cohort (torch's own
@@ -33,6 +34,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+try:
+    from PIL import Image
+except ModuleNotFoundError:
+    Image = None
+
 from f2ed.learning import Cohort, Job, Local, Training, Turn, flatten, hand_out
 from f2ed.learning.datasets import Data, Samples, Synthetic
 from f2ed.learning.models import Cnn, Logistic, Mlp
@@ -45,16 +51,18 @@ TARGETS = {("cpu", "cnn"): 2.3, ("cpu", "mlp"): 20.0, ("cuda", "cnn"): 25.0}
 
 
 class Pictures(Dataset):
-    """Images as bytes, turned into normalised tensors one by one."""
+    """Images and labels as tensors of bytes; each is made a picture, then a normalised tensor, when it is loaded."""
 
-    def __init__(self, pixels: np.ndarray, labels: np.ndarray) -> None:
+    def __init__(self, pixels: torch.Tensor, labels: torch.Tensor) -> None:
         self.pixels, self.labels = pixels, labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
-        return normalise(to_tensor(np.array(self.pixels[at], copy=True)), (MEAN,), (DEVIATION,)), int(self.labels[at])
+        pixels, label = self.pixels[at], int(self.labels[at])
+        picture = Image.fromarray(pixels.numpy()) if Image else pixels.numpy()
+        return normalise(to_tensor(np.array(picture, np.uint8, copy=True)), (MEAN,), (DEVIATION,)), label
 
 
 def to_tensor(picture: np.ndarray) -> torch.Tensor:
@@ -135,8 +143,7 @@ def contenders(model: nn.Module, data: Data, clients: int, slow: int, device: st
 
 
 def as_pictures(samples: Samples) -> Pictures:
-    pixels = ((samples.images[:, 0] * DEVIATION + MEAN).clamp(0, 1) * 255).byte().numpy()
-    return Pictures(pixels, samples.labels.numpy())
+    return Pictures((samples.images[:, 0] * 255).byte(), samples.labels)
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
@@ -171,6 +178,7 @@ def machine(device: str) -> dict[str, object]:
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
+        "pillow": Image is not None,
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
