@@ -38,7 +38,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 @torch.no_grad()
-def attack(model: nn.Module, before: dict[str, Tensor], *, boost: float = 10.0) -> None:
+def attack(model: nn.Module, before: dict[str, Tensor], *, boost: float = 20.0) -> None:
     """Turn the update around and make it larger: what a malicious client might send."""
     for name, weights in model.named_parameters():
         weights.copy_(before[name] - boost * (weights - before[name]))

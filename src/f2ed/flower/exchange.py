@@ -4,7 +4,7 @@ Whoever is not connected, answers with an error, or is late, has sent nothing: a
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from logging import WARNING
 from threading import Lock
 
@@ -20,16 +20,15 @@ from f2ed.sharding import ClientId
 __all__ = ["Line", "Round"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+_AT_ONCE = 8
 
 
 class Line:
     """Asks nodes, and yields what they answer until all did or time is up. May be used from several threads."""
 
-    def __init__(self, grid: Grid, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._pause = pause
         self._one_at_a_time = Lock()
-        self.calls = 0
 
     def node_ids(self) -> list[int]:
         """Return who is connected."""
@@ -50,23 +49,27 @@ class Line:
             for node, (content, deadline) in contents.items()
         ]
         with self._one_at_a_time:
-            self.calls += 1
             pushed = list(self._grid.push_messages(messages))
         waiting = {each: node for each, node in zip(pushed, contents, strict=False) if each}
         pause = _FIRST_PAUSE
         while waiting:
-            with self._one_at_a_time:
-                replies = list(self._grid.pull_messages(list(waiting)))
-            while replies:
-                reply = replies.pop()
+            for reply in self._pull(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
                     yield node, reply
             passed = time.monotonic() - since
             waiting = {each: node for each, node in waiting.items() if contents[node][1] > passed}
             if waiting:
-                self._pause(pause)
+                time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _pull(self, messages: list[str]) -> Iterator[Message]:
+        """Yield the replies that have come, a few at a time: an upload may be large, and there may be many."""
+        for start in range(0, len(messages), _AT_ONCE):
+            with self._one_at_a_time:
+                replies = list(self._grid.pull_messages(messages[start : start + _AT_ONCE]))
+            while replies:
+                yield replies.pop()
 
 
 class Round:
