@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from itertools import pairwise
 
 import pytest
@@ -101,14 +102,29 @@ def test_lambda_is_drawn_with_the_reasons_for_stopping(page):
     assert set(names) == {"the rows left agree", "twice the feared mass is gone"}
 
 
-@pytest.mark.parametrize("section", ["accuracy", "success", "matrix", "shards", "filter", "cost"])
-def test_every_plot_has_a_caption_and_its_table(page, section):
-    for figure in figures(page, section):
+def test_every_plot_has_a_caption_and_its_table(page):
+    every = page.find_elements(By.CSS_SELECTOR, "main figure")
+    assert len(every) == 4 + 1 + 1 + 1 + 1 + 2
+    for figure in every:
         assert figure.find_element(By.TAG_NAME, "figcaption").text
         assert figure.find_element(By.CSS_SELECTOR, "[role=img]").get_attribute("aria-label")
         page.execute_script("arguments[0].open = true", figure.find_element(By.TAG_NAME, "details"))
         wait(page, "return arguments[0].querySelectorAll('tbody tr').length > 0", figure)
         assert figure.find_element(By.TAG_NAME, "caption").text
+
+
+def test_what_an_audit_recovered_is_drawn_against_the_size_of_shards(desktop, tmp_path):
+    path = save(tmp_path, header())
+    audit = {"record": "audit", "attack": "inversion", "metric": "share", "low": 0.0, "high": 1.0, "guess": 0.1}
+    with path.open("a") as file:
+        file.writelines(json.dumps(audit | {"shard": size, "found": 0.9 / size}) + "\n" for size in (1, 4, 16))
+    opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
+    assert traces(desktop, "recovered") == [[["found", 3], ["guessing", 3]]]
+    assert errors(desktop) == []
+
+
+def test_without_an_audit_that_section_is_not_there(page):
+    assert not page.find_element(By.ID, "recovered").is_displayed()
 
 
 def test_a_table_comes_down_as_csv(page):

@@ -36,9 +36,13 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
 
 def audits(runs: Sequence[Run]) -> dict[str, Any] | None:
     """Return what audits found as one table; None if there was none."""
-    found = [{"file": run.file} | flat(audit) for run in runs for audit in run.audits]
+    found = [{"file": run.file} | flat(_known(audit)) for run in runs for audit in run.audits]
     columns = [name for name in dict.fromkeys(name for row in found for name in row) if name != "record"]
     return {"columns": columns, "rows": [[row.get(name, "") for name in columns] for row in found]} if found else None
+
+
+def _known(audit: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in audit.items() if value is not None}
 
 
 def schedule(settings: dict[str, Any]) -> str:

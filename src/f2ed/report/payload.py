@@ -102,6 +102,7 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "mode": header.mode,
         "hidden_among": run.hidden_among,
         "guarantee": _plain(header.guarantee),
+        "audits": [_plain(audit) for audit in run.audits],
         "columns": _columns(rounds),
         "weights": [None if record.weights is None else _shorts(record.weights, 3) for record in rounds],
         "contaminated": [record.contaminated for record in rounds],

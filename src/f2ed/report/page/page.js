@@ -265,7 +265,7 @@
   }
 
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
-  const MARKS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"];
+  const MARKS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#808080"];
 
   function lambda() {
     const run = records.runs[state.run];
@@ -317,6 +317,34 @@
         draw: up.some(Boolean) && (() => ({ data: [[up, "sent by the client"], [down, "sent to the client"]].map(([x, name], k) => ({ ...bars, x, name, marker: { color: MARKS[k] }, hovertemplate: "%{fullData.name}: %{x:.3s}B<extra>%{y}</extra>" })), layout: { ...layout, xaxis: { title: { text: "bytes" }, ticksuffix: "B" } } })),
         table: () => ({ caption: "Bytes per client and round", columns: ["estimator", "sent by the client", "sent to the client"], rows: names.map((name, i) => [name, up[i], down[i]]) }) },
     ]);
+  }
+
+  function recovered() {
+    const audited = Object.values(records.runs).filter((run) => run.audits.length);
+    const found = audited.flatMap((run) => run.audits.map((each) => ({ ...each, run: run.title })));
+    const usable = found.filter((each) => typeof each.found === "number" && typeof each.shard === "number" && each.metric);
+    const panels = Map.groupBy(usable, (each) => `${each.attack}: ${each.metric}`);
+    show("recovered", [...panels].map(([title, rows]) => {
+      // What differs goes along the axis: the size of the shards, or else the rounds that the server had.
+      const along = distinct(rows.map((each) => each.shard)).length > 1 || distinct(rows.map((each) => each.rounds)).length < 2 ? "shard" : "rounds";
+      const name = (each) => [each.setting, audited.length > 1 ? each.run : "", along === "shard" && each.rounds > 1 ? `${each.rounds} rounds` : ""].filter(Boolean).join(", ") || "found";
+      const lines = [...Map.groupBy(rows, name)].map(([label, some]) => [label, [...some].sort((a, b) => a[along] - b[along])]);
+      const guessed = [...new Map(rows.filter((each) => each.guess != null).map((each) => [each[along], each.guess]))].sort((a, b) => a[0] - b[0]);
+      return {
+        key: title, title,
+        caption: lines.length > 2 ? "" : `${lines.map(([label, some]) => `${label}: ${some.map((each) => `${+each.found.toPrecision(2)} at ${each[along]}`).join(", ")}`).join("; ")}.`,
+        draw: () => ({
+          data: [...lines.map(([label, some], k) => ({
+            x: some.map((each) => String(each[along])), y: some.map((each) => each.found), name: label, mode: "lines+markers", marker: { symbol: SYMBOLS[k % 6], size: 7, color: MARKS[k % 7] }, line: { color: MARKS[k % 7] },
+            error_y: { type: "data", symmetric: false, array: some.map((each) => (each.high ?? each.found) - each.found), arrayminus: some.map((each) => each.found - (each.low ?? each.found)), thickness: 1 },
+            hovertemplate: "%{y:.3g} at %{x}<extra>%{fullData.name}</extra>",
+          })), ...(guessed.length ? [{ x: guessed.map((each) => String(each[0])), y: guessed.map((each) => each[1]), name: "guessing", mode: "lines+markers", marker: { size: 4, color: css("--quiet") }, line: { color: css("--quiet"), dash: "dot" } }] : [])],
+          layout: { height: 250 + 19 * (lines.length + 1), showlegend: true, legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" }, xaxis: { type: "category", title: { text: along === "shard" ? "clients in the shard" : "rounds", standoff: 6 } }, yaxis: { rangemode: "tozero" } },
+        }),
+        table: () => ({ caption: title, columns: ["setting", "run", "clients in the shard", "rounds", "found", "low", "high", "guessing", "without shards"],
+          rows: rows.map((each) => [each.setting, each.run, each.shard, each.rounds, each.found, each.low, each.high, each.guess, each.plain]) }),
+      };
+    }));
   }
 
   // --- controls -----------------------------------------------------------------------------------------------
@@ -406,6 +434,7 @@
     matrix();
     upClose();
     cost();
+    recovered();
   }
 
   byId("setting").addEventListener("change", (event) => { state.setting = event.target.value; paint(); });
