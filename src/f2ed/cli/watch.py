@@ -41,4 +41,8 @@ def watch(
         console.print(f"Watching {folder} at {url} (Ctrl-C ends it)", soft_wrap=True, markup=False)
         if browser:
             webbrowser.open(url)
-        threading.Event().wait()
+        _until_interrupted()
+
+
+def _until_interrupted() -> None:
+    threading.Event().wait()
