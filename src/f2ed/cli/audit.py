@@ -81,6 +81,8 @@ def command(
         changed["sizes"] = _sizes(sizes)
     settings = _checked(msgspec.structs.replace(settings, **changed))
     chosen = _data(run, data)
+    # Tensors are small: threads of one operation would wait for each other, and worse on a busy machine.
+    torch.set_num_threads(1)
     console.print(f"The server looks at {chosen[0]}.")
     haul = _play(chosen[1], settings, out, console)
     findings, seconds = haul.findings, haul.seconds
