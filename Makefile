@@ -21,13 +21,13 @@ $(VENV)/.train: $(VENV)/.core
 	$(PIP) --editable '.[train,report]'
 	@touch $@
 $(VENV)/.dev: $(VENV)/.train
-	$(PIP) --group dev
+	$(PIP) --editable '.[train,report,flower]' --group dev
 	@touch $@
 $(VENV)/.browser: $(VENV)/.dev
 	$(PIP) --group browser
 	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
-	$(PIP) --group bench 'flwr==1.41.0'
+	$(PIP) --editable '.[train,report,flower]' --group bench
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
 	@touch $@
 $(VENV)/.docs: $(VENV)/.core
