@@ -129,10 +129,11 @@ def _told(now: float | None, lost: float | None, hit: float | None, whose: str) 
 
 
 def _points(lost: float, whose: str) -> str:
-    points = round(abs(lost) * 100)
-    if not points:
+    if abs(lost) < 0.005:
         return f"as {whose}without the attack"
-    return f"{plural(points, 'point')} {'less' if lost > 0 else 'more'} than {whose}without the attack"
+    points = round(abs(lost) * 100, 1)
+    counted = "1 point" if points == 1 else f"{points:g} points"
+    return f"{counted} {'less' if lost > 0 else 'more'} than {whose}without the attack"
 
 
 Judged = list[tuple[Arm, Judgement]]

@@ -304,9 +304,11 @@
     };
     const stages = Object.entries(records.stages).map(([stage, title]) => ({ title, seconds: names.map((name) => mean(name, (arm) => arm.seconds[stage])) })).filter(({ seconds }) => seconds.some((value) => value > 0));
     const [up, down] = ["bytes_up", "bytes_down"].map((way) => names.map((name) => Math.round(mean(name, (arm) => arm[way]))));
+    // Long names need the whole width.
+    document.querySelector("#cost .panels").classList.toggle("wide", settings.length > 1);
     const height = 160 + names.length * 26;
     const bars = { type: "bar", orientation: "h", y: names };
-    const layout = { height, barmode: "stack", showlegend: true, margin: { l: 8, r: 12, t: 84, b: 8 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom", traceorder: "normal" }, yaxis: { type: "category", autorange: "reversed" } };
+    const layout = { height, barmode: "stack", showlegend: true, margin: { l: 8, r: 12, t: settings.length > 1 && !narrow() ? 36 : 84, b: 8 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom", traceorder: "normal" }, yaxis: { type: "category", autorange: "reversed" } };
     const size = (value) => (value >= 1e6 ? `${(value / 1e6).toFixed(1)} MB` : value >= 1e3 ? `${(value / 1e3).toFixed(0)} kB` : `${value} B`);
     const total = (i) => stages.reduce((sum, stage) => sum + stage.seconds[i], 0);
     show("cost", !names.length ? [] : [
