@@ -4,6 +4,8 @@ import importlib.util
 import os
 import warnings
 
+import pytest
+
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 
@@ -14,3 +16,9 @@ else:
         warnings.simplefilter("ignore")
         import flwr.clientapp
         import flwr.serverapp  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    """Do not wait for the disk: no test pulls the plug."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)

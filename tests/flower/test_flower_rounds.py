@@ -187,7 +187,7 @@ def test_a_client_may_die_at_any_step_of_the_tolerant_mode(federation, step):
 
     nodes[victim].spoil = die
     nodes[victim].app = user_app()
-    leader = server(roster, mode="dropout-tolerant", deadline=1, train_deadline=1)
+    leader = server(roster, mode="dropout-tolerant", deadline=0.5, train_deadline=0.5)
     result = leader.start(grid, model(), num_rounds=1)
     uploaded = step in {"Alive", "Confirmations"}
     shards = [[client for client in shard if uploaded or client != victim] for shard in roster.plan(0).shards]

@@ -36,15 +36,25 @@ Process = subprocess.Popen[bytes]
 class Deployment:
     """Use as a context manager: what runs inside of it is ended on the way out, however that comes about."""
 
-    def __init__(self, folder: Path, *, nodes: int, shards: int, crowd: int, say: Say = lambda _: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int,
+        shards: int,
+        crowd: int,
+        strangers: int = 0,
+        say: Say = lambda _: None,
+    ) -> None:
+        """Make all keys. `strangers` are nodes that the SuperLink knows and the roster does not."""
         self.folder = folder
         self.nodes: dict[int, Process] = {}
         self.superlink: Process | None = None
         self._say = say
         self._started: list[Process] = []
-        self._count = nodes
+        self._count = nodes + strangers
         self._tls: Tls = server_certificate(folder / "certs", [_HOST, "localhost"])
-        self.roster = self._identities(shards, crowd)
+        self.roster = self._identities(nodes, shards, crowd)
         self._port = _free_port()
 
     @property
@@ -166,7 +176,7 @@ class Deployment:
         _kill_each(offspring)
         self._started.clear()
 
-    def _identities(self, shards: int, crowd: int) -> Roster:
+    def _identities(self, nodes: int, shards: int, crowd: int) -> Roster:
         """Make all keys and the roster: in one place, which only a trial may do."""
         authority = os.urandom(32)
         write_pair(self.folder / "authority.key", authority)
@@ -176,7 +186,7 @@ class Deployment:
             write_pair(self.folder / "nodes" / f"client_{client}.key", seed)
             entries.append(Entry(client, f"client_{client}", signing_key(seed)))
             node_key(self.folder / "nodes" / f"node_{client}")
-        draft = Roster(name="trial", authority=signing_key(authority), clients=tuple(entries))
+        draft = Roster(name="trial", authority=signing_key(authority), clients=tuple(entries[:nodes]))
         roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
         write_roster(self.roster_path, roster)
         return roster

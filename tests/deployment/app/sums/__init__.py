@@ -1,0 +1,1 @@
+"""An app whose result is known beforehand."""
