@@ -8,7 +8,7 @@ from rich.console import Console
 
 from f2ed.cli.app import app
 from f2ed.cli.run import _watch
-from f2ed.errors import ConfigError
+from f2ed.errors import ConfigError, MissingExtra
 from f2ed.experiments import prepare, run_all
 from f2ed.experiments.schema import parse
 
@@ -61,6 +61,31 @@ def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):
     assert str(page.relative_to(tmp_path)) in out
     assert page.read_text().startswith("<!doctype html>")
     assert len(list(page.parent.glob("*.jsonl"))) == 4
+
+
+def test_the_page_is_about_the_runs_of_this_command_alone(f2ed, file, tmp_path):
+    f2ed("run", file, "--rounds", "1")
+    f2ed("run", file, "--only", "mean")
+    text = (tmp_path / "runs" / "small" / "index.html").read_text()
+    assert "<h1>Small</h1>" in text
+    assert "All runs (2)" in text
+
+
+def test_the_live_page_is_there_while_it_runs(f2ed, file):
+    status, out, _ = f2ed("run", file, "--only", "none, mean", "--watch", "--port", "0")
+    assert status in (0, None)
+    assert "Watch the curves grow: http://127.0.0.1:" in out
+
+
+def test_without_the_extra_there_is_no_page_and_the_run_counts_all_the_same(f2ed, file, monkeypatch):
+    def missing(*_, **__):
+        raise MissingExtra("the page", "report")
+
+    monkeypatch.setattr("f2ed.cli.run.write_page", missing)
+    status, out, _ = f2ed("run", file, "--only", "none, mean")
+    assert status in (0, None)
+    assert "No page was made" in out
+    assert "Look at the curves" not in out
 
 
 def test_what_was_done_is_not_done_again(f2ed, file):

@@ -1,11 +1,8 @@
-"""What came of a grid, said in sentences, and shown on a page that needs nothing else."""
-
-from html.parser import HTMLParser
+"""What came of a grid, said in sentences."""
 
 import pytest
 
 from f2ed.experiments import summarise
-from f2ed.experiments.page import page
 from f2ed.records import RoundRecord, RunHeader, RunLog, Seconds
 
 
@@ -122,33 +119,3 @@ def test_what_a_reader_should_know_is_remarked(changes, remark):
 def test_a_run_without_rounds_is_left_out():
     empty = RunLog(GRID[0].header, ())
     assert summarise([empty]).outcomes == ()
-    assert "No rounds yet" in page("T", [empty])
-
-
-class Loads(HTMLParser):
-    """Notes what a page would load, and how its elements nest."""
-
-    def __init__(self):
-        super().__init__()
-        self.loaded, self.open, self.curves = [], [], 0
-
-    def handle_starttag(self, tag, attrs):
-        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
-        self.curves += tag == "polyline"
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_page_shows_every_curve_and_loads_nothing():
-    text = page("A <b>title</b>", GRID, about="x & y", verdict=summarise(GRID).verdict)
-    parser = Loads()
-    parser.feed(text)
-    assert parser.loaded == []
-    assert parser.open == []
-    assert parser.curves == 8  # accuracy of six runs, success of two
-    assert "A &lt;b&gt;title" in text
-    assert "x &amp; y" in text
-    assert "Attack success under mra" in text

@@ -17,13 +17,15 @@ from rich.table import Table
 
 from f2ed.errors import ConfigError, MissingExtra
 from f2ed.records import RunLog
+from f2ed.report import write_page
+from f2ed.report.watch import serve
 
 try:
     import torch
 
     from f2ed.experiments import Cell, Event, Summary, prepare, read, run_all, summarise
-    from f2ed.experiments.page import page
     from f2ed.experiments.parallel import run_in_processes
+    from f2ed.experiments.run import place
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
@@ -45,17 +47,23 @@ def run(
     jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     rounds: Annotated[int | None, Parameter(help="Take so many rounds instead of the file's number.")] = None,
+    watch: Annotated[
+        bool, Parameter(negative="", help="Serve the live page meanwhile, on this machine alone.")
+    ] = False,
+    port: Annotated[int, Parameter(help="Where --watch listens; 0 is any port that is free.")] = 8642,
     json: Annotated[bool, Parameter(negative="", help="Print the outcome as JSON for a program to read.")] = False,
 ) -> None:
     """Run the experiments of a file, side by side or one after another.
 
     Everything is checked before anything starts. Finished runs are not repeated, and a run that was interrupted, by
     Ctrl-C or otherwise, goes on where it was when the same command is given again. At the end come a verdict, a table
-    and a page with the curves.
+    and a page with the curves (the extra `report`); with --watch the page can be looked at from the start.
 
     Example: f2ed run experiments/demo.toml
 
     Example: f2ed run experiments/demo.toml --only filter-l2 --jobs 2
+
+    Example: f2ed run experiments/demo.toml --watch
     """
     # Progress goes to standard error where standard output is for a program.
     console = Console(highlight=False, stderr=json)
@@ -83,13 +91,21 @@ def run(
     else:
         events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
     try:
-        logs = _watch(chosen, events, console)
+        with serve(folder, port) if watch else nullcontext() as url:
+            if url is not None:
+                console.print(f"Watch the curves grow: {url}", soft_wrap=True)
+            logs = _watch(chosen, events, console)
     except KeyboardInterrupt:
         console.print(f"Interrupted. Nothing is lost: the same command goes on from there ({folder}).", soft_wrap=True)
         sys.exit(130)
     summary = summarise(logs)
-    where = folder / "index.html"
-    where.write_text(page(experiments.title, logs, about=chosen[0].about, verdict=summary.verdict), encoding="utf-8")
+    where: Path | None = folder / "index.html"
+    files = [place(cell, folder) for cell in chosen]
+    try:
+        write_page(files, folder / "index.html", title=experiments.title, about=chosen[0].about)
+    except MissingExtra as missing:
+        console.print(f"No page was made: {missing}", soft_wrap=True, markup=False)
+        where = None
     if json:
         found = {"outcomes": summary.outcomes, "verdict": summary.verdict, "records": folder, "page": where}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode() + "\n")
@@ -198,7 +214,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> None:
+def _conclude(summary: Summary, folder: Path, where: Path | None, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     axes = list(summary.outcomes[0].arm)
     for axis in axes or ["run"]:
@@ -216,4 +232,5 @@ def _conclude(summary: Summary, folder: Path, where: Path, console: Console) -> 
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"\nRecords: {folder}", soft_wrap=True)
-    console.print(f"Look at the curves: {where}", soft_wrap=True)
+    if where is not None:
+        console.print(f"Look at the curves: {where}", soft_wrap=True)
