@@ -31,7 +31,7 @@ $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
 	@touch $@
 $(VENV)/.docs: $(VENV)/.core
-	$(PIP) --group docs
+	$(PIP) --editable '.[report]' --group docs
 	@touch $@
 
 demo: $(VENV)/.train ## train under attack with both protections on, and see what happens

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import f2ed
+from f2ed.report import write_page
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "scripts"))
@@ -11,6 +12,11 @@ sys.path.insert(0, str(HERE / "scripts"))
 import sequence  # noqa: E402  it lies in the folder just named
 
 sequence.write(HERE / "diagrams")
+write_page(
+    [HERE.parent / "results" / "paper_cells"],
+    HERE / "_build" / "extra" / "example_report.html",
+    title="The paper's cells",
+)
 
 project = "f2ed"
 copyright = "the f2ed contributors"  # noqa: A001  Sphinx's name for it
@@ -27,4 +33,5 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
 html_theme = "furo"
+html_extra_path = ["_build/extra"]
 html_title = f"f2ed {release}"
