@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Width of the dense model's first layer."""
     trials: Count = 5
     """Shards of each size."""
-    iterations: Annotated[int, Meta(ge=0)] = 300
+    iterations: Annotated[int, Meta(ge=0)] = 500
     """Of the attack by optimisation; 0 leaves it out."""
     clients: Annotated[int, Meta(ge=4)] = 100
     shard: Annotated[int, Meta(ge=2)] = 4
@@ -184,7 +184,7 @@ def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Pictu
         yield f"optimisation on the convolutional model, shard of {size}"
         seen: dict[str, list[float]] = {"psnr": [], "ssim": [], "guess": []}
         # As many images as give an interval, and no more: this is the slow part.
-        for trial in range(max(1, min(settings.trials, 4 // size))):
+        for trial in range(max(1, min(settings.trials, 8 // size))):
             rng = stream(settings.seed, "audit", "optimisation", size, trial)
             shard = draw(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
