@@ -1,0 +1,46 @@
+"""What f2ed costs over plain FedAvg on Flower: the same nodes, the same app, one run, TLS and authentication on."""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+from f2ed.flower.local import Deployment
+
+APP = Path(__file__).resolve().parent / "flower_app"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[320_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=6)
+    parser.add_argument("--quick", action="store_true", help="one round of one size")
+    given = parser.parse_args()
+    sizes, rounds = (given.sizes[:1], 1) if given.quick else (given.sizes, given.rounds)
+    print(f"{given.nodes} nodes in 2 shards on loopback, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print("d           FedAvg s   f2ed s   ratio   bytes up ratio   server peak MB FedAvg / f2ed   set-up s")
+    with (
+        tempfile.TemporaryDirectory(prefix="f2ed-bench-") as folder,
+        Deployment(Path(folder), nodes=given.nodes, shards=2, crowd=given.nodes // 2) as deployment,
+    ):
+        for size in sizes:
+            out = Path(folder) / f"{size}.json"
+            settings = {"f2ed-roster": str(deployment.roster_path), "out": str(out), "size": size, "rounds": rounds}
+            lines = list(deployment.run(APP, settings))
+            if not out.exists():
+                raise SystemExit("\n".join(lines[-30:]))
+            found = json.loads(out.read_text())
+            plain, ours = found["fedavg"], found["f2ed"]
+            one, other = statistics.median(plain["seconds"]), statistics.median(ours["seconds"])
+            print(
+                f"{size:<10,}  {one:8.1f} {other:8.1f} {other / one:7.2f} {ours['bytes'] / plain['bytes']:13.2f}"
+                f"        {plain['peak']:10.0f} / {ours['peak']:.0f}  {ours['first'] - other:20.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

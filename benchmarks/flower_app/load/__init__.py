@@ -1,0 +1,1 @@
+"""The same clients under plain FedAvg and under f2ed."""
