@@ -4,6 +4,7 @@ import pytest
 
 from f2ed.cli.app import app
 from f2ed.errors import ConfigError
+from f2ed.records import read
 
 RUN = """
 data = "digits"
@@ -38,6 +39,20 @@ def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(t
     assert (tmp_path / "out" / "audit.md").read_text().startswith("# What the server learns: digits")
     for picture in found["pictures"]:
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp_path):
+    (tmp_path / "run.toml").write_text(RUN)
+    with pytest.raises(SystemExit):
+        app(f"run {tmp_path / 'run.toml'} --out {tmp_path / 'runs'}")
+    (records,) = (tmp_path / "runs" / "run").glob("*.jsonl")
+    before = read(records)
+    audit(f"{records} --quick --out {tmp_path / 'out'} --trials 1 --sizes 1 --rounds 5 --note")
+    after = read(records)
+    assert after == before
+    added = [json.loads(line) for line in records.read_text().splitlines()][1 + len(before.rounds) :]
+    assert {line["record"] for line in added} == {"audit"}
+    assert {"inversion", "disaggregation"} <= {line["attack"] for line in added}
 
 
 @pytest.mark.parametrize(

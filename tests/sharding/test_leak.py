@@ -67,6 +67,13 @@ def test_a_new_deal_each_round_exposes_everyone_after_about_n_over_p_rounds():
     assert "determine all 100 clients one by one, after 5 rounds" in found.text
 
 
+def test_each_new_deal_adds_all_its_equations_but_one_until_everyone_is_determined():
+    found = exposure(600, list(opened_sums(clients=600, shards=60, schedule=EveryRound(), rounds=20)))
+    assert found.ranks[:10] == tuple(59 * deals + 1 for deals in range(1, 11))
+    assert found.ranks[11:] == (600,) * 9
+    assert found.first == found.last == 11
+
+
 def test_fixed_shards_expose_nobody_and_stay_at_one_over_root_s():
     found = leak(clients=100, shards=25, schedule=Fixed(), rounds=100)
     assert not found.leaks

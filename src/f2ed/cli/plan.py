@@ -21,6 +21,8 @@ __all__ = ["plan"]
 _SCHEDULES = "Who is dealt anew when: fixed, every-round, every-k-rounds:K or batches:SIZE."
 _MOST_ALL_OR_NOTHING = 10
 """Members of a shard, where the mode is left to the protocol."""
+_MANY = 5000
+"""Clients from which the leak meter takes long enough to say so."""
 
 
 def plan(
@@ -79,6 +81,8 @@ def _schedule(text: str) -> Schedule | Batches:
 
 
 def _leak(choice: Guarantee, schedule: Schedule | Batches, rounds: int, dropout: float, mode: LeakMode | None) -> Leak:
+    if choice.clients >= _MANY:
+        Console(stderr=True).print(f"Working out what {rounds} rounds give away; half a minute for 10,000 clients.")
     small = choice.hidden_among <= _MOST_ALL_OR_NOTHING
     return leak(
         clients=choice.clients,
