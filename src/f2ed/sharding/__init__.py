@@ -2,20 +2,24 @@
 
 from f2ed.sharding.contamination import Contamination, contamination
 from f2ed.sharding.guarantee import Guarantee, Region, guarantee
+from f2ed.sharding.leak import Exposure, Leak, exposure, leak, recovered_cosine, smallest_k
 from f2ed.sharding.plan import ClientId, Plan, deal, roster_hash
 from f2ed.sharding.planner import Advice, Change, advise
-from f2ed.sharding.schedule import EveryKRounds, EveryRound, Fixed, Schedule
+from f2ed.sharding.schedule import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.sharding.seed import combine, commit
 
 __all__ = [
     "Advice",
+    "Batches",
     "Change",
     "ClientId",
     "Contamination",
     "EveryKRounds",
     "EveryRound",
+    "Exposure",
     "Fixed",
     "Guarantee",
+    "Leak",
     "Plan",
     "Region",
     "Schedule",
@@ -24,6 +28,10 @@ __all__ = [
     "commit",
     "contamination",
     "deal",
+    "exposure",
     "guarantee",
+    "leak",
+    "recovered_cosine",
     "roster_hash",
+    "smallest_k",
 ]
