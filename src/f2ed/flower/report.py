@@ -51,11 +51,12 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
         secrecy = crowd if self.secret else " IN THE CLEAR"
         doubted = [shard for shard, weight in (self.weights or {}).items() if weight == 0]
         belief = f"; not believed: shard {', '.join(map(str, doubted))}" if doubted else ""
+        robust = f"against {self.malicious} malicious: {self.guarantee}" if self.malicious else "no attacker is feared"
         names = "; ".join(f"client {client}: {why}" for client, why in list(self.dropped.items())[:3])
         dropped = f"; {len(self.dropped)} dropped ({names})" if self.dropped else ""
         return (
             f"round {self.round}: {what}; {len(self.opened)} of {self.shards} shards opened{secrecy}; "
-            f"against {self.malicious} malicious: {self.guarantee}{belief}{dropped}; {self.seconds:.1f} s"
+            f"{robust}{belief}{dropped}; {self.seconds:.1f} s"
         )
 
 

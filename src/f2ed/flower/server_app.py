@@ -271,8 +271,8 @@ class F2ed:
 
 def _promise(held: Guarantee, roster: Roster) -> str:
     against = {
-        "theorem": f"a theorem covers {held.malicious} malicious clients",
-        "experience": f"{held.malicious} malicious clients are beyond the theorem (12·m < p): experience only",
+        "theorem": f"a theorem covers {held.malicious} malicious" if held.malicious else "no attacker is feared",
+        "experience": f"{held.malicious} malicious are beyond the theorem (12·m < p): experience only",
         "nothing": "nothing holds against malicious clients",
     }[held.region]
     return (
