@@ -104,6 +104,14 @@ def test_torch_and_numpy_agree_to_the_bit(rule):
 
 
 @EVERY
+def test_the_previous_answer_may_be_a_tensor_too(rule):
+    X = rows(kind=np.float32)
+    start = X.mean(axis=0)
+    tensors = estimate(rule, torch.from_numpy(X), previous=torch.from_numpy(start))
+    np.testing.assert_array_equal(tensors.mean.numpy(), estimate(rule, X, previous=start).mean)
+
+
+@EVERY
 def test_float32_and_float64_agree(rule):
     X = rows(kind=np.float32)
     one, other = estimate(rule, X), estimate(rule, X.astype(np.float64))

@@ -38,7 +38,7 @@ class ARC(Estimator, frozen=True, tag="arc"):
 
 
 def _lengths(rows: Rows) -> npt.NDArray[np.float64]:
-    return np.sqrt(rows.distances(lambda _: 0.0))
+    return np.sqrt(rows.distances(None))
 
 
 def _factors(lengths: npt.NDArray[np.float64], radius: float) -> npt.NDArray[np.float64]:

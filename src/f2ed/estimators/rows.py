@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, in_lanes, namespace
+from f2ed.arrays import Array, in_lanes, namespace, one_blas_thread
 from f2ed.estimators import gram
 from f2ed.estimators.gram import HUGE, NotFiniteError, double, largest, like, to_numpy
 
@@ -50,7 +50,8 @@ class Rows(ABC):
     @cached_property
     def gram(self) -> Vector:
         """The Gram matrix about a common centre, [n, n]; the first use costs one pass."""
-        return gram.measured(self)
+        with one_blas_thread():
+            return gram.measured(self)
 
     @cached_property
     def squares(self) -> Vector:
@@ -59,19 +60,19 @@ class Rows(ABC):
 
     # Passes over the columns
 
-    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False, widen: int = 1) -> list[Any]:
-        """Let `work` walk the columns in blocks that fit a core's cache, or are so many times as wide."""
+    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False) -> list[Any]:
+        """Let `work` walk the columns in blocks that fit a core's cache."""
         if isinstance(self.matrix, np.ndarray):
             width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST))
         else:
             width = max(_GPU_BLOCK // self.n >> 16, 1) << 16
-        return in_lanes(work, self.matrix, widen * width, blas=blas)
+        return in_lanes(work, self.matrix, width, blas=blas)
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum of the rows, [d]: one pass."""
-        return self.fill(lambda block: like(block, weights) @ block, blas=True, widen=4)
+        return self.fill(lambda block: like(block, weights) @ block)
 
-    def fill(self, rule: Callable[[Array], Array], *, blas: bool = False, widen: int = 1) -> Array:
+    def fill(self, rule: Callable[[Array], Array]) -> Array:
         """Return the vector [d] whose blocks are `rule(block)`."""
         xp = namespace(self.matrix)
         out = xp.empty(self.d, dtype=self.matrix.dtype, device=self.matrix.device)
@@ -80,20 +81,11 @@ class Rows(ABC):
             for columns in blocks:
                 out[columns] = rule(self.block(columns))
 
-        self.walk(work, blas=blas, widen=widen)
-        if not bool(xp.isfinite(out).all()):
-            raise NotFiniteError
-        return out
+        self.walk(work)
+        return _checked(out)
 
-    def previous_or_zero(self) -> Array:
-        """Return the last answer, or zeros where there is none."""
-        if self.previous is not None:
-            return self.previous
-        xp = namespace(self.matrix)
-        return xp.zeros(self.d, dtype=self.matrix.dtype, device=self.matrix.device)
-
-    def distances(self, centre: Callable[[slice], Array]) -> Vector:
-        """Return the squared distance of each row from a vector, given block by block: one direct pass."""
+    def distances(self, centre: Callable[[slice], Array] | None) -> Vector:
+        """Return the squared distance of each row from a vector, block by block, or from zero: one direct pass."""
         squares = self._distances(centre, precise=False)
         if np.isfinite(squares).all() and squares.max() > 1e8 * self.d * np.finfo(np.float32).tiny:
             return squares
@@ -102,13 +94,13 @@ class Rows(ABC):
             raise NotFiniteError
         return squares
 
-    def _distances(self, centre: Callable[[slice], Array], *, precise: bool) -> Vector:
+    def _distances(self, centre: Callable[[slice], Array] | None, *, precise: bool) -> Vector:
         xp = namespace(self.matrix)
 
         def work(blocks: Iterator[slice]) -> Array:
             total = 0.0
             for columns in blocks:
-                away = self.block(columns) - centre(columns)
+                away = self.block(columns) if centre is None else self.block(columns) - centre(columns)
                 away = double(away) if precise else away
                 total = total + double(xp.einsum("ij,ij->i", away, away))
             return total
@@ -138,6 +130,13 @@ class Rows(ABC):
         return _Scaled(self, factors)
 
 
+def _checked(vector: Array) -> Array:
+    """Return a vector made of all rows, unless it shows that some row was not finite."""
+    if not bool(namespace(vector).isfinite(vector).all()):
+        raise NotFiniteError
+    return vector
+
+
 class Matrix(Rows):
     """The rows as they came in."""
 
@@ -162,12 +161,12 @@ class Matrix(Rows):
         return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
 
     def combine(self, weights: Vector) -> Array:
-        """Return the weighted sum, or a copy where one row has all the weight."""
+        """Return the weighted sum in one product, or a copy where one row has all the weight."""
         used = np.flatnonzero(weights)
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]
             return row.copy() if isinstance(row, np.ndarray) else row.clone()
-        return super().combine(weights)
+        return _checked(like(self.matrix, weights) @ self.matrix)
 
 
 class _Derived(Rows):
