@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-browser lint format bench docs clean
+.PHONY: help demo test test-browser test-deployment lint format bench docs clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -43,6 +43,10 @@ test: $(VENV)/.dev ## run the tests
 test-browser: $(VENV)/.browser ## test the page in Chromium, which is installed where that is allowed
 	.ci/chromium
 	$(BIN)/pytest tests/browser
+
+test-deployment: $(VENV)/.dev ## start real processes with TLS and test them (minutes)
+	$(PIP) 'flwr[simulation]==1.41.0'
+	$(BIN)/pytest tests/deployment
 
 lint: $(VENV)/.dev ## style, types and layers
 	$(BIN)/ruff format --check

@@ -139,8 +139,8 @@ def measure(n, d, device, *, peers):
         limit = gram + 2 * mean if family == "gram" else mean
         row = {"rule": name, "n": n, "d": d, "ms": time, "mean": time / mean, "limit": time / limit, "family": family}
         # They try all subsets, or make n matrices of n rows.
-        endless = (
-            name.startswith(("MDA", "SMEA")) and (n > 25 or d > 300_000) or (name == "NNM + mean" and n * n * d > 1e9)
+        endless = (name.startswith(("MDA", "SMEA")) and (n > 25 or d > 300_000)) or (
+            name == "NNM + mean" and n * n * d > 1e9
         )
         if peers and theirs and not endless and (work := peer_byzfl(*theirs, X)):
             row["byzfl_numpy"] = milliseconds(work) / time
