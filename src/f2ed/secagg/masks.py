@@ -38,8 +38,9 @@ def add_masks(words: Words, masks: Sequence[Mask], *, threads: int = 2) -> None:
         return
     block = BLOCK // words.itemsize
     part = -(-len(words) // (threads * block)) * block
-    with ThreadPoolExecutor(threads) as pool:
-        work = [pool.submit(_add_from, words[i : i + part], i, masks) for i in range(0, len(words), part)]
+    with ThreadPoolExecutor(threads - 1) as pool:
+        work = [pool.submit(_add_from, words[i : i + part], i, masks) for i in range(part, len(words), part)]
+        _add_from(words[:part], 0, masks)  # the caller's own thread takes its share
     for done in work:
         done.result()
 
