@@ -9,6 +9,7 @@ __all__ = ["Spread", "widest"]
 
 Vector = npt.NDArray[np.float64]
 _POWER_STEPS = 8
+_MANY = 64  # rows, from which all eigenvectors cost more than one
 
 
 class Spread(NamedTuple):
@@ -42,23 +43,47 @@ def widest(gram: Vector, weights: Vector) -> Spread:
 
 
 def _top(K: Vector) -> tuple[float, Vector]:
-    """Return the top eigenpair of a positive semidefinite matrix, to machine precision.
+    """Return the top eigenpair of a positive semidefinite matrix, to machine precision."""
+    return _by_powers(K) or _by_inverse(K) or _by_lapack(K)
 
-    A few power steps settle the common case of one far row. They can settle only on the top pair if its
-    eigenvalue is more than half the trace; otherwise LAPACK decides.
+
+def _by_powers(K: Vector) -> tuple[float, Vector] | None:
+    """Settle the common case of one far row in a few power steps.
+
+    They can settle only on the top pair if its eigenvalue is more than half the trace.
     """
     trace = float(np.trace(K))
     u = K[:, int(np.argmax(K.diagonal()))]
     for _ in range(_POWER_STEPS):
         length = float(np.sqrt(u @ u))
         if not length > 0:
-            break
+            return None
         v = u / length
         u = K @ v
         value = float(v @ u)
         if 2 * value <= trace:
-            break
+            return None
         if np.abs(u - value * v).max() <= 1e-15 * value:
             return value, v
+    return None
+
+
+def _by_inverse(K: Vector) -> tuple[float, Vector] | None:
+    """Find the vector to the top eigenvalue by inverse iteration: cheaper than all vectors where there are many."""
+    if len(K) < _MANY:
+        return None
+    value = float(np.linalg.eigvalsh(K)[-1])
+    v = K[:, int(np.argmax(K.diagonal()))]
+    shifted = K - value * (1 + 1e-13) * np.eye(len(K))
+    try:
+        for _ in range(2):
+            nearer = np.linalg.solve(shifted, v)
+            v = np.asarray(nearer / np.sqrt(nearer @ nearer), np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return (value, v) if np.abs(K @ v - value * v).max() <= 1e-13 * value else None
+
+
+def _by_lapack(K: Vector) -> tuple[float, Vector]:
     values, vectors = np.linalg.eigh(K)
-    return float(values[-1]), vectors[:, -1]
+    return float(values[-1]), np.asarray(vectors[:, -1])
