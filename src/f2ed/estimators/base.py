@@ -60,7 +60,7 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
         rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng)
         with np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
-        return replace(estimate, mean=restore(estimate.mean))
+        return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
 
     @abstractmethod
     def estimate(self, rows: Rows) -> Estimate:
@@ -84,6 +84,18 @@ def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
         weights = np.zeros(rows.n)
         weights[kept] = estimate.weights
     return replace(estimate, weights=weights, excluded=tuple(map(int, bad)))
+
+
+def _summing_to_one(weights: Weights | None) -> Weights | None:
+    """Let the largest weight take up what rounding left, so that the sum is one to the last bit."""
+    if weights is None:
+        return None
+    weights = weights.copy()
+    for _ in range(4):
+        if (left := 1 - weights.sum()) == 0:
+            break
+        weights[weights.argmax()] += left
+    return weights
 
 
 def withstood(epsilon: float, n: int) -> int:
