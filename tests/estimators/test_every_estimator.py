@@ -41,7 +41,7 @@ def test_settings_survive_json(rule):
 
 
 def test_an_unknown_setting_is_refused_with_its_path():
-    with pytest.raises(msgspec.ValidationError, match=r"epsilom.*\$\.inner|\$\.inner.*epsilom|epsilom"):
+    with pytest.raises(msgspec.ValidationError, match=r"unknown field `epsilom` - at `\$\.inner`"):
         msgspec.json.decode(b'{"kind":"nnm","epsilon":0.1,"inner":{"kind":"krum","epsilom":0.1}}', type=e.AnyEstimator)
 
 
@@ -67,12 +67,11 @@ def test_centered_clipping_moves_with_the_rows_and_its_start():
     np.testing.assert_allclose(e.CenteredClipping(2.0)(X + shift, previous=X[0] + shift).mean, one.mean + shift)
 
 
-@EVERY
+@pytest.mark.parametrize("rule", [r for r in ALL + EXTRA if getattr(r, "variant", "") != "authors"], ids=name)
 @pytest.mark.parametrize("factor", [1e-30, 1e-3, 7.0, 1e30])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_scaling_all_rows_scales_the_answer(rule, factor, kind):
-    if getattr(rule, "variant", None) == "authors":
-        return  # it compares a fourth power with a second one
+    # (The authors' variant of FilterL2 does not: it compares a fourth power with a second one.)
     lengths = {key: getattr(rule, key) for key in ("radius", "sigma") if getattr(rule, key, None)}
     larger = msgspec.structs.replace(rule, **{key: factor * value for key, value in lengths.items()})
     X = rows(kind=kind)
@@ -131,11 +130,15 @@ def test_blocks_and_threads_change_nothing(rule, monkeypatch):
     np.testing.assert_allclose(blocked.mean, whole.mean, rtol=1e-9, atol=1e-11)
 
 
+NO_WEIGHTS = (e.Median, e.TrimmedMean, e.MeaMed, e.Bulyan)
+
+
 @EVERY
 def test_weights_are_a_distribution_over_the_rows_and_give_the_mean(rule):
     X = rows()
     answer = estimate(rule, X)
-    if answer.weights is None:
+    if isinstance(getattr(rule, "inner", None) or rule, NO_WEIGHTS) or isinstance(rule, e.Bulyan):
+        assert answer.weights is None
         return
     assert answer.weights.shape == (len(X),)
     assert (answer.weights >= 0).all()
@@ -217,10 +220,8 @@ def test_the_filter_never_removes_all_rows(rule, n):
     assert np.isfinite(answer.mean).all()
 
 
-@EVERY
+@without(e.Mean)
 def test_one_gigantic_row_beside_tiny_ones_does_no_harm(rule):
-    if isinstance(rule, e.Mean):
-        return
     for kind in (np.float32, np.float64):
         X = (rows(d=41, kind=np.float64) * 1e-3).astype(kind)
         honest = np.delete(X, 4, axis=0)

@@ -28,27 +28,6 @@ def brightest():
     return network, torch.cat((torch.eye(3).flatten(), torch.zeros(3)))
 
 
-def test_success_is_counted_with_and_without_images_of_the_target():
-    network, weights = brightest()
-    images = torch.eye(3)[[0, 0, 1, 2]].reshape(4, 1, 1, 3)
-    triggered = Samples(images, torch.tensor([0, 1, 1, 2]))
-    success = Evaluator(network).attack_success(weights, triggered, 0)
-    assert success.others == pytest.approx(1 / 3)
-    assert success.every == pytest.approx(2 / 4)
-
-
-def test_every_image_may_have_a_target_of_its_own():
-    network, weights = brightest()
-    triggered = Samples(torch.eye(3).reshape(3, 1, 1, 3), torch.tensor([1, 2, 2]))
-    assert Evaluator(network).attack_success(weights, triggered, torch.tensor([0, 1, 2])) == (1.0, 1.0)
-
-
-def test_images_that_all_have_the_target_are_no_test_of_an_attack():
-    network, weights = brightest()
-    with pytest.raises(ConfigError, match="others are needed"):
-        Evaluator(network).attack_success(weights, Samples(torch.zeros(2, 1, 1, 3), torch.ones(2)), 1)
-
-
 def test_nothing_to_evaluate_on_is_refused():
     network, weights = brightest()
     with pytest.raises(ConfigError, match="no samples"):

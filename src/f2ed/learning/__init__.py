@@ -10,7 +10,7 @@ except ModuleNotFoundError:
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.crew import CrewTraining, honest_schedule
 from f2ed.learning.datasets import AnyDataset, Data, Samples
-from f2ed.learning.evaluate import AttackSuccess, Evaluator, Score
+from f2ed.learning.evaluate import Evaluator, Score
 from f2ed.learning.local import ClientData, Job, Local, Pull, Turn, hand_out
 from f2ed.learning.models import AnyModel
 from f2ed.learning.momentum import ClientMomentum, Memory
@@ -22,7 +22,6 @@ __all__ = [
     "AnyDataset",
     "AnyModel",
     "AnyPartition",
-    "AttackSuccess",
     "ClientData",
     "ClientMomentum",
     "Cohort",

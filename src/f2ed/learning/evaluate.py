@@ -1,4 +1,4 @@
-"""How good a model is, and how far an attack has got."""
+"""How good a model is, and what it says."""
 
 import copy
 from functools import partial
@@ -13,7 +13,7 @@ from f2ed.learning.datasets import Samples
 from f2ed.learning.threads import cores, in_threads
 from f2ed.learning.vector import bind, load
 
-__all__ = ["AttackSuccess", "Evaluator", "Score"]
+__all__ = ["Evaluator", "Score"]
 
 # What stays in a core's cache, and what keeps a GPU busy.
 _SLICE = 256
@@ -25,17 +25,6 @@ class Score(NamedTuple):
 
     accuracy: float
     loss: float
-
-
-class AttackSuccess(NamedTuple):
-    """The share of triggered inputs classified as the target.
-
-    `others` counts only inputs whose true label is not the target, as a backdoor should be judged;
-    `every` counts all, so that a perfect model without a backdoor has the target's frequency.
-    """
-
-    others: float
-    every: float
 
 
 class Evaluator:
@@ -55,14 +44,6 @@ class Evaluator:
         scores = self.scores(weights, samples.images)
         right = (scores.argmax(1) == samples.labels).double().mean()
         return Score(float(right), float(cross_entropy(scores.double(), samples.labels)))
-
-    def attack_success(self, weights: Tensor, triggered: Samples, target: int | Tensor) -> AttackSuccess:
-        """Return how many triggered images, with their true labels, are taken for the target (one, or one each)."""
-        others = triggered.labels != target
-        if not bool(others.any()):
-            raise ConfigError("every triggered image has the target as its true label; others are needed to judge")
-        fooled = (self.predictions(weights, triggered.images) == target).double()
-        return AttackSuccess(float(fooled[others].mean()), float(fooled.mean()))
 
     def predictions(self, weights: Tensor, images: Tensor) -> Tensor:
         """Return the class of each image."""

@@ -63,11 +63,7 @@ def _row(run: Run) -> tuple[str, ...]:
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
         str(run.hidden_among or _UNKNOWN),
         str(promise.get("hidden_among_honest", _UNKNOWN)),
-        _UNKNOWN
-        if surrounded is None
-        else percent(surrounded)
-        if surrounded == 0 or surrounded >= 1e-3
-        else "below 0.1%",
+        _UNKNOWN if surrounded is None else _chance(surrounded),
         _UNKNOWN if header.mode == "none" else dealt,
     )
 
