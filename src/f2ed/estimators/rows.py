@@ -161,7 +161,10 @@ class Matrix(Rows):
         return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
 
     def combine(self, weights: Vector) -> Array:
-        """Return the weighted sum in one product, or a copy where one row has all the weight."""
+        """Return the weighted sum in one product, or a copy where one row has all the weight.
+
+        BLAS splits the columns by its number of threads, so the last bits may differ between machines.
+        """
         used = np.flatnonzero(weights)
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]
