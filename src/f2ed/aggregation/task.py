@@ -1,0 +1,87 @@
+"""What is asked of the clients in one round, and the terms it comes to in each shard."""
+
+from collections.abc import Mapping
+from typing import Literal, final
+
+import msgspec
+
+from f2ed.encoding import Encoding
+from f2ed.secagg import Mode, Terms, quorum
+from f2ed.sharding import ClientId, Plan
+
+__all__ = ["Protocol", "Task", "shard_terms"]
+
+_MOST_ALL_OR_NOTHING = 10
+
+
+@final
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How shards are kept secret. What is left out is chosen for the size of the shard."""
+
+    mode: Literal["auto", "all-or-nothing", "dropout-tolerant"] = "auto"
+    """`auto` is all-or-nothing up to 10 members, dropout-tolerant above."""
+    colluders: int = 0
+    threshold: int | None = None
+    survivors: int | None = None
+    consistent: bool = True
+
+
+@final
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What is aggregated in one round."""
+
+    job: str
+    round: int
+    model: bytes
+    """SHA-256 of the global model that the clients start from."""
+    coordinates: int
+    encoding: Encoding
+    roster: Mapping[ClientId, bytes]
+    """Everyone's public Ed25519 key."""
+    protocol: Protocol = Protocol()
+    epoch: int | None = None
+    """Of the keys; by default the plan's. A plan that is never dealt anew should still change its keys."""
+    weights: Mapping[ClientId, int] | None = None
+    """Public weights, none above the cap; without them all are equal."""
+    weight_cap: int = 1
+    secure: bool = True
+    """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
+
+
+def shard_terms(plan: Plan, task: Task) -> tuple[Terms, ...]:
+    """Return what each shard is asked to agree on."""
+    return tuple(_terms(index, members, plan, task) for index, members in enumerate(plan.shards))
+
+
+def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) -> Terms:
+    protocol, encoding = task.protocol, task.encoding
+    mode: Mode
+    if not task.secure:
+        mode = "clear"
+    elif protocol.mode == "auto":
+        mode = "all-or-nothing" if len(members) <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
+    else:
+        mode = protocol.mode
+    threshold, survivors = quorum(mode, len(members), protocol.colluders)
+    if mode == "dropout-tolerant":
+        threshold = protocol.threshold or threshold
+        survivors = protocol.survivors or max(survivors, threshold)
+    return Terms(
+        job=task.job,
+        epoch=plan.epoch if task.epoch is None else task.epoch,
+        round=task.round,
+        shard=index,
+        members=members,
+        mode=mode,
+        threshold=threshold,
+        survivors=survivors,
+        colluders=protocol.colluders,
+        consistent=protocol.consistent,
+        length=encoding.length(task.coordinates),
+        ring=encoding.ring_for(len(members)).bits,
+        bits=encoding.bits,
+        clip=encoding.clip,
+        l2=encoding.l2,
+        weights=() if task.weights is None else tuple(task.weights[client] for client in members),
+        weight_cap=task.weight_cap,
+    )
