@@ -103,6 +103,15 @@ def test_only_names_some_runs_and_rounds_may_be_fewer(f2ed, file):
     assert "round 1/1" in err
 
 
+def test_only_may_be_given_twice_and_parts_are_chosen_by_name(f2ed, file):
+    with file.open("a") as more:
+        more.write('\n[[part]]\nname = "a"\nseed = [0, 1]\n\n[[part]]\nname = "b"\nseed = [2]\n')
+    _, out, _ = f2ed("run", file, "--part", "a", "--only", "mean", "--only", "seed 1", "--rounds", "1", "--json")
+    assert {outcome["arm"]["seed"] for outcome in json.loads(out)["outcomes"]} == {"1"}
+    status, _, _ = f2ed("run", file, "--part", "c")
+    assert "there is no part c; there are: a, b" in status
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

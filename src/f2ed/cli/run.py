@@ -43,7 +43,10 @@ def run(
     *,
     device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
     out: Annotated[Path, Parameter(help="Where the records go, in a folder with the file's name.")] = Path("runs"),
-    only: Annotated[str | None, Parameter(help="Run only those whose name contains this.")] = None,
+    only: Annotated[
+        tuple[str, ...], Parameter(help="Run only those whose name contains this; given twice, both.")
+    ] = (),
+    part: Annotated[tuple[str, ...], Parameter(help="Run only this part of the file; may be given again.")] = (),
     jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     rounds: Annotated[int | None, Parameter(help="Take so many rounds instead of the file's number.")] = None,
@@ -68,11 +71,9 @@ def run(
     # Progress goes to standard error where standard output is for a program.
     console = Console(highlight=False, stderr=json)
     device = _device(device)
-    experiments = read(file)
+    experiments = read(file).only_parts(part)
     if rounds is not None:
-        changed = experiments.settings | {"rounds": rounds}
-        without = {name: value for name, value in experiments.fallback.items() if name != "rounds"}
-        experiments = msgspec.structs.replace(experiments, settings=changed, fallback=without)
+        experiments = experiments.changed(rounds=rounds)
     if jobs < 1:
         raise ConfigError(f"--jobs {jobs}: at least 1 run at once")
     with console.status("Looking for the data …") as status:
@@ -81,10 +82,10 @@ def run(
             status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
 
         cells, loaded = prepare(experiments, folder=data, progress=progress, say=partial(console.print, soft_wrap=True))
-    chosen = [cell for cell in cells if only is None or only in cell.name]
+    chosen = [cell for cell in cells if all(word in cell.name for word in only)]
     if not chosen:
         names = "; ".join(cell.name for cell in cells)
-        raise ConfigError(f"--only {only}: no run of {file} has that in its name; there are: {names}")
+        raise ConfigError(f"--only {' '.join(only)}: no run of {file} has that in its name; there are: {names}")
     folder = out / file.stem
     if jobs > 1 and len(chosen) > 1:
         events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)

@@ -27,6 +27,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     experiment: Experiment
     about: str
     """What the file says about all of them."""
+    part: str = ""
+    """The part of the file that it stands in; "" in a file without parts."""
     where: dict[str, str]
     """Where in the file the settings of the axes stand, for complaints: "estimator" is at "estimator[1]"."""
 
@@ -44,24 +46,47 @@ class _Choice(NamedTuple):
 
 
 def expand(file: File) -> list[Cell]:
-    """Return the file's runs in its own order, the last list varying fastest; refuse whatever cannot work."""
-    axes = dict(_axes(file))
-    cells = [_cell(file, dict(zip(axes, chosen, strict=True))) for chosen in product(*axes.values())]
-    digests = Counter(digest(cell.experiment) for cell in cells)
-    for cell in cells:
-        if digests[digest(cell.experiment)] > 1:
-            raise ConfigError(f"{file.path}: {cell.name}: two runs have the same settings; state each once")
-    return cells
+    """Return the file's runs in its own order, the last list varying fastest; refuse whatever cannot work.
+
+    The parts come one after another, and a run that an earlier part has is not repeated.
+    """
+    every: dict[str, Cell] = {}
+    for index, (part, changes) in enumerate(file.parts or (("", {}),)):
+        prefix = f"part[{index}]." if file.parts else ""
+        here = msgspec.structs.replace(file, settings=_resolved(file.settings | changes, file))
+        places = dict.fromkeys(changes, prefix)
+        axes = dict(_axes(here, places))
+        cells = [_cell(here, part, dict(zip(axes, chosen, strict=True))) for chosen in product(*axes.values())]
+        digests = Counter(digest(cell.experiment) for cell in cells)
+        for cell in cells:
+            if digests[digest(cell.experiment)] > 1:
+                raise ConfigError(f"{file.path}: {cell.name}: two runs have the same settings; state each once")
+            every.setdefault(digest(cell.experiment), cell)
+    return list(every.values())
 
 
-def _axes(file: File) -> Iterator[tuple[tuple[str, ...], list[_Choice]]]:
+def _resolved(settings: Mapping[str, Any], file: File) -> dict[str, Any]:
+    """Put what the file defines in place of its names, with the name as the label."""
+
+    def meant(setting: str, value: Any) -> Any:
+        table = file.define.get(setting, {}).get(value) if isinstance(value, str) else None
+        return value if table is None else {"label": value, **table}
+
+    return {
+        name: [meant(name, each) for each in value] if isinstance(value, list) else meant(name, value)
+        for name, value in settings.items()
+    }
+
+
+def _axes(file: File, places: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], list[_Choice]]]:
     for name, value in file.settings.items():
+        place = places.get(name, "") + name
         if isinstance(value, list):
-            yield (name,), _choices(file, name, value)
+            yield (name,), _choices(file, place, value)
         elif name == "training" and isinstance(value, Mapping):
             for inner, several in value.items():
                 if isinstance(several, list):
-                    yield (name, inner), _choices(file, f"{name}.{inner}", several)
+                    yield (name, inner), _choices(file, f"{place}.{inner}", several)
 
 
 def _choices(file: File, name: str, values: list[Any]) -> list[_Choice]:
@@ -87,7 +112,7 @@ def _kind(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _cell(file: File, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
+def _cell(file: File, part: str, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
     settings: dict[str, Any] = {}
     for name, value in file.settings.items():
         if isinstance(value, Mapping):
@@ -107,7 +132,7 @@ def _cell(file: File, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
         check(it)
     except ConfigError as error:
         raise ConfigError(f"{file.path}: {located(str(error), where)}") from None
-    return Cell(name=name, arm=arm, experiment=it, about=file.about, where=where)
+    return Cell(name=name, arm=arm, experiment=it, about=file.about, part=part, where=where)
 
 
 def located(complaint: str, where: Mapping[str, str]) -> str:
