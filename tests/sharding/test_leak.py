@@ -5,7 +5,8 @@ import pytest
 
 from f2ed.errors import ConfigError
 from f2ed.sharding import EveryKRounds, EveryRound, Fixed
-from f2ed.sharding.leak import exposure, leak, opened_sums, recovered_cosine, smallest_k
+from f2ed.sharding.exposure import exposure
+from f2ed.sharding.leak import leak, opened_sums, recovered_cosine, smallest_k
 from f2ed.sharding.rowspace import RowSpace
 from f2ed.sharding.schedule import Batches
 

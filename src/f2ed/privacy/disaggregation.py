@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from f2ed.sharding.leak import Sums
+from f2ed.sharding.exposure import Sums
 
 __all__ = ["Disaggregator", "cosines", "relative_errors"]
 

@@ -13,7 +13,8 @@ from f2ed.privacy.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.privacy.findings import Finding, interval_of_mean
 from f2ed.randomness import stream
 from f2ed.sharding import EveryKRounds, EveryRound, Fixed, Schedule
-from f2ed.sharding.leak import LeakMode, Sums, opened_sums, recovered_cosine, smallest_k
+from f2ed.sharding.exposure import Sums
+from f2ed.sharding.leak import LeakMode, opened_sums, recovered_cosine, smallest_k
 from f2ed.sharding.schedule import Batches
 
 __all__ = ["follow", "schedules"]

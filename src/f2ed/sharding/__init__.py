@@ -1,8 +1,9 @@
 """Shards: who is dealt where, when they are dealt anew, and what a number of shards guarantees."""
 
 from f2ed.sharding.contamination import Contamination, contamination
+from f2ed.sharding.exposure import Exposure, Meter, exposure
 from f2ed.sharding.guarantee import Guarantee, Region, guarantee
-from f2ed.sharding.leak import Exposure, Leak, exposure, leak, recovered_cosine, smallest_k
+from f2ed.sharding.leak import Leak, leak, recovered_cosine, smallest_k
 from f2ed.sharding.plan import ClientId, Plan, deal, roster_hash
 from f2ed.sharding.planner import Advice, Change, advise
 from f2ed.sharding.schedule import Batches, EveryKRounds, EveryRound, Fixed, Schedule
@@ -20,6 +21,7 @@ __all__ = [
     "Fixed",
     "Guarantee",
     "Leak",
+    "Meter",
     "Plan",
     "Region",
     "Schedule",

@@ -9,8 +9,7 @@ what the best linear guess reaches, 1 for full recovery. Fixed shards keep it at
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Literal, final
 
 import msgspec
@@ -18,16 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from f2ed.errors import ConfigError
+from f2ed.sharding.exposure import Sums, exposure
 from f2ed.sharding.plan import deal
-from f2ed.sharding.rowspace import RowSpace
 from f2ed.sharding.schedule import Batches, Schedule
 
-__all__ = ["Exposure", "Leak", "Sums", "exposure", "leak", "opened_sums", "recovered_cosine", "smallest_k"]
-
-Sums = Sequence[Collection[int]]
-"""The sets of clients whose sums were opened in one round; clients are numbered from 0."""
-
-_Sum = tuple[int, ...]
+__all__ = ["Leak", "LeakMode", "leak", "opened_sums", "recovered_cosine", "smallest_k"]
 
 LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
 
@@ -35,36 +29,6 @@ LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
 _CLIENTS_FOR_COSINE = 400
 _FEWEST_SURVIVORS = 3
 _FEWEST = 2.0
-
-
-@final
-class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """What rounds of sums determine; rounds are counted from 1 here, as in "after so many rounds"."""
-
-    clients: int
-    ranks: tuple[int, ...]
-    """Independent equations after each round, until everything that can be known is known."""
-    exposed_after: tuple[int | None, ...]
-    """For each client, after how many rounds its own update is determined; None if it never is."""
-    crowd: int
-    """The size of the smallest group whose sum is determined, counting groups that were always opened together."""
-
-    @property
-    def exposed(self) -> int:
-        """How many clients are determined in the end."""
-        return sum(after is not None for after in self.exposed_after)
-
-    @property
-    def first(self) -> int | None:
-        """After how many rounds the first client is determined."""
-        return min((after for after in self.exposed_after if after is not None), default=None)
-
-    @property
-    def last(self) -> int | None:
-        """After how many rounds the last client is determined; None if some never are."""
-        if self.exposed < self.clients:
-            return None
-        return max((after for after in self.exposed_after if after is not None), default=None)
 
 
 @final
@@ -203,36 +167,8 @@ def opened_sums(
         yield tuple(some for some, shard in zip(there, plan.shards, strict=True) if _opens(len(some), len(shard), mode))
 
 
-def exposure(clients: int, rounds: Iterator[Sums] | Sequence[Sums]) -> Exposure:
-    """Work out exactly which clients the sums of these rounds determine, and since when.
-
-    Clients that always appear together are one unknown. What has no sum in common is solved apart, which makes fixed
-    shards cheap. With a new deal each round it takes about n³ operations: 10,000 clients in half a minute.
-    """
-    seen = _without_repeats(rounds)
-    after: list[int | None] = [None] * clients
-    ranks = np.zeros(len(seen), dtype=np.int64)
-    crowd = min((len(some) for sums in seen for some in sums), default=clients)
-    for sums_of_part in _parts(clients, seen):
-        groups, rows = _together(sums_of_part)
-        space, done = RowSpace(len(groups)), np.zeros(len(groups), dtype=bool)
-        for number, rows_of_round in sorted(rows.items()):
-            if done.all():
-                break
-            before = space.rank
-            space.add(rows_of_round)
-            ranks[number:] += space.rank - before
-            new = space.single() & ~done
-            done |= new
-            for group in np.flatnonzero(new):
-                crowd = min(crowd, len(groups[group]))
-                if len(groups[group]) == 1:
-                    after[groups[group][0]] = number + 1
-    return Exposure(clients=clients, ranks=tuple(map(int, ranks)), exposed_after=tuple(after), crowd=crowd)
-
-
 def recovered_cosine(
-    clients: int, rounds: Iterator[Sums] | Sequence[Sums], *, noise: float = 1.0, least_squares: bool = False
+    clients: int, rounds: Iterable[Sums], *, noise: float = 1.0, least_squares: bool = False
 ) -> NDArray[np.float64]:
     """Return for each client the cosine between what stays of its update and what the server finds of it.
 
@@ -278,53 +214,3 @@ def _scaled_down(clients: int, shards: int, schedule: Schedule | Batches) -> tup
     if isinstance(schedule, Batches):
         smaller -= smaller % schedule.size
     return smaller, fewer
-
-
-def _without_repeats(rounds: Iterator[Sums] | Sequence[Sums]) -> list[list[_Sum]]:
-    """Return the sums of each round that were not seen before."""
-    seen: set[_Sum] = set()
-    out = []
-    for sums in rounds:
-        fresh = [some for some in (tuple(sorted(some)) for some in sums) if some and some not in seen]
-        seen.update(fresh)
-        out.append(fresh)
-    return out
-
-
-def _parts(clients: int, rounds: list[list[_Sum]]) -> list[list[tuple[int, _Sum]]]:
-    """Return the sums, each with its round, in parts that have no client in common."""
-    parent = list(range(clients))
-
-    def root(client: int) -> int:
-        while parent[client] != client:
-            parent[client] = parent[parent[client]]
-            client = parent[client]
-        return client
-
-    for some in chain.from_iterable(rounds):
-        for client in some[1:]:
-            parent[root(client)] = root(some[0])
-    parts: dict[int, list[tuple[int, _Sum]]] = {}
-    for number, sums in enumerate(rounds):
-        for some in sums:
-            parts.setdefault(root(some[0]), []).append((number, some))
-    return list(parts.values())
-
-
-def _together(sums: list[tuple[int, _Sum]]) -> tuple[list[list[int]], dict[int, list[list[int]]]]:
-    """Return the groups of clients that are in the same sums, and each round's sums as sets of groups."""
-    places: dict[int, list[int]] = {}
-    for place, (_, some) in enumerate(sums):
-        for client in some:
-            places.setdefault(client, []).append(place)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for client, where in places.items():
-        groups.setdefault(tuple(where), []).append(client)
-    rows: list[list[int]] = [[] for _ in sums]
-    for group, shared in enumerate(groups):
-        for place in shared:
-            rows[place].append(group)
-    by_round: dict[int, list[list[int]]] = {}
-    for (number, _), row in zip(sums, rows, strict=True):
-        by_round.setdefault(number, []).append(row)
-    return list(groups.values()), by_round

@@ -28,41 +28,71 @@ class RowSpace:
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
-        self._pivots: _Columns = np.empty(0, np.int64)
-        self._free: _Columns = np.arange(columns)
-        # The echelon form without its pivot columns, which are those of the identity.
-        self._rest: _Matrix = np.empty((0, columns))
+        self.pivots: _Columns = np.empty(0, np.int64)
+        self.free: _Columns = np.arange(columns)
+        self.rest: _Matrix = np.empty((0, columns))
+        """The echelon form without its pivot columns, which are those of the identity."""
 
     @property
     def rank(self) -> int:
         """How many of the rows are independent."""
-        return len(self._pivots)
+        return len(self.pivots)
 
     def add(self, rows: Sequence[Collection[int]]) -> None:
         """Take in rows, each given by its columns that are one."""
-        if not rows or not len(self._free):
+        if not rows or not len(self.free):
             return
         full = np.zeros((len(rows), self.columns))
         for row, ones in zip(full, rows, strict=True):
             row[list(ones)] = 1
-        block = full[:, self._free]
+        block = full[:, self.free]
         if self.rank:
-            _subtract_product(block, full[:, self._pivots], self._rest)
+            _subtract_product(block, full[:, self.pivots], self.rest)
         block, places = _echelon(block)
         if not len(places):
             return
-        kept = np.setdiff1d(np.arange(len(self._free)), places)
+        kept = np.setdiff1d(np.arange(len(self.free)), places)
         below = block[:, kept]
-        above = self._rest[:, kept]
-        _subtract_product(above, self._rest[:, places], below)
-        self._rest = np.concatenate([above, below])
-        self._pivots = np.concatenate([self._pivots, self._free[places]])
-        self._free = self._free[kept]
+        above = self.rest[:, kept]
+        _subtract_product(above, self.rest[:, places], below)
+        self.rest = np.concatenate([above, below])
+        self.pivots = np.concatenate([self.pivots, self.free[places]])
+        self.free = self.free[kept]
+
+    def split(self, origins: Sequence[int]) -> None:
+        """Append columns, each a copy of an older one: clients that were always together, and no longer are."""
+        chosen = np.asarray(origins, np.int64)
+        place = np.empty(self.columns, np.int64)
+        place[self.free] = np.arange(len(self.free))
+        place[self.pivots] = np.arange(self.rank)
+        pivots = np.isin(chosen, self.pivots)
+        more = np.zeros((self.rank, len(chosen)))
+        more[:, ~pivots] = self.rest[:, place[chosen[~pivots]]]
+        more[place[chosen[pivots]], np.flatnonzero(pivots)] = 1
+        self.rest = np.concatenate([self.rest, more], axis=1)
+        self.free = np.concatenate([self.free, self.columns + np.arange(len(chosen))])
+        self.columns += len(chosen)
+
+    @classmethod
+    def joined(cls, spaces: "Sequence[RowSpace]") -> "RowSpace":
+        """Return the space over the columns of all, in their order."""
+        whole = cls(0)
+        starts = np.cumsum([0, *(space.columns for space in spaces)])
+        whole.columns = int(starts[-1])
+        whole.pivots = np.concatenate([space.pivots + at for space, at in zip(spaces, starts, strict=False)])
+        whole.free = np.concatenate([space.free + at for space, at in zip(spaces, starts, strict=False)])
+        whole.rest = np.zeros((len(whole.pivots), len(whole.free)))
+        row = column = 0
+        for space in spaces:
+            below, right = row + space.rank, column + len(space.free)
+            whole.rest[row:below, column:right] = space.rest
+            row, column = below, right
+        return whole
 
     def single(self) -> NDArray[np.bool_]:
         """Say of each column whether its unit vector is in the space."""
         found = np.zeros(self.columns, dtype=bool)
-        found[self._pivots[~self._rest.any(axis=1)]] = True
+        found[self.pivots[~self.rest.any(axis=1)]] = True
         return found
 
 
