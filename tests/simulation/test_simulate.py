@@ -24,14 +24,6 @@ SMALL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def final(**changes):
     """Run to the end; return the last model's bytes and all records without what differs from machine to machine."""
     simulation = Simulation(experiment(SMALL | changes), workers=1)

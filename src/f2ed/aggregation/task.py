@@ -25,6 +25,12 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     survivors: int | None = None
     consistent: bool = True
 
+    def mode_for(self, members: int) -> Literal["all-or-nothing", "dropout-tolerant"]:
+        """Return how a shard of so many members is kept secret."""
+        if self.mode == "auto":
+            return "all-or-nothing" if members <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
+        return self.mode
+
 
 @final
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +61,7 @@ def shard_terms(plan: Plan, task: Task) -> tuple[Terms, ...]:
 
 def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
-    mode: Mode
-    if not task.secure:
-        mode = "clear"
-    elif protocol.mode == "auto":
-        mode = "all-or-nothing" if len(members) <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
-    else:
-        mode = protocol.mode
+    mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
     threshold, survivors = quorum(mode, len(members), protocol.colluders)
     if mode == "dropout-tolerant":
         threshold = protocol.threshold or threshold

@@ -5,6 +5,7 @@ Drivers bring bytes, entropy and time. A client calls `respond` for each request
 
 from f2ed.secagg.client import Answer, respond
 from f2ed.secagg.context import Mode, Terms, check, quorum
+from f2ed.secagg.epoch_server import agree_on_keys
 from f2ed.secagg.gather import Replies, Requests
 from f2ed.secagg.member import Contribution, Member
 from f2ed.secagg.messages import SignedKey
@@ -25,6 +26,7 @@ __all__ = [
     "Terms",
     "Width",
     "Words",
+    "agree_on_keys",
     "check",
     "quorum",
     "respond",

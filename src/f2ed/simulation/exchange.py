@@ -5,7 +5,7 @@ Every client runs the protocol's own code on its own state, under keys from `os.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -44,12 +44,18 @@ class Clients:
             for client, key in keys.items()
         }
         self.workers = workers
+        self.kept: dict[ClientId, bytes] = {}
+        """The states of those who hold keys of an epoch; the others begin every round anew."""
+
+    def begin_epoch(self, holders: Iterable[ClientId]) -> None:
+        """Let everyone forget; from now on these keep their states from round to round."""
+        self.kept = dict.fromkeys(holders, b"")
 
 
 class Round:
     """One round's exchange: each client answers with its row of the updates, a few at a time.
 
-    A client falls silent if it is named in `absent`, or if its update is not finite; `silent` then says why.
+    Whoever is named in `silent` does not answer; whose update is not finite is added to it, with the reason.
     `waited` is the time for which the server had nothing to do but wait for clients.
     """
 
@@ -60,13 +66,11 @@ class Round:
         *,
         model: bytes,
         rounding: Callable[[ClientId], bytes],
-        absent: Mapping[ClientId, str],
     ) -> None:
-        self.silent = dict(absent)
+        self.silent: dict[ClientId, str] = {}
         self.waited = 0.0
         self._clients = clients
-        # A client on its own never begins a round twice; a simulation may take up a round again.
-        self._states = dict.fromkeys(clients.members, b"")
+        self._states: dict[ClientId, bytes] = {}
         self._updates = updates
         self.model = model
         self._rounding = rounding
@@ -90,10 +94,11 @@ class Round:
                     under_way.append((following, pool.submit(self._reply, following, request)))
 
     def _reply(self, client: ClientId, request: bytes) -> bytes | None:
+        states = self._clients.kept if client in self._clients.kept else self._states
         try:
             answer = respond(
                 self._clients.members[client],
-                self._states[client],
+                states.get(client, b""),
                 request,
                 model=self.model,
                 contribution=contribution(self._updates[client], client, key=self._rounding(client)),
@@ -103,5 +108,5 @@ class Round:
         except ConfigError as error:
             self.silent[client] = str(error)
             return None
-        self._states[client] = answer.state
+        states[client] = answer.state
         return answer.reply

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from torch import Tensor
 
-from f2ed.aggregation import Audit, ShardAudit, Task, shard_means
+from f2ed.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
 from f2ed.randomness import stream
-from f2ed.secagg import Mode, quorum
+from f2ed.secagg import Mode, Terms
 from f2ed.sharding import ClientId, Plan, deal
 from f2ed.simulation.check import encoding
+from f2ed.simulation.epoch import SetUp, set_up, with_cost
 from f2ed.simulation.exchange import Clients, Round
 from f2ed.simulation.settings import Experiment
 
@@ -55,7 +57,7 @@ class Bare:
 class Sharded:
     """Shards: every update is encoded and masked by its client, and the server opens the means.
 
-    Keys last one round, so that a run can be taken up again without secrets on a disk.
+    Keys last an epoch, and no longer than this process: a run that is taken up again needs no secrets on a disk.
     """
 
     def __init__(self, experiment: Experiment, job: str, workers: int) -> None:
@@ -63,6 +65,8 @@ class Sharded:
         self._job = job
         self._encoding = encoding(experiment)
         self._plans: dict[int, Plan] = {}
+        self._agreed = SetUp({}, {}, {})
+        self._last: tuple[int, int] | None = None
         self._clients = Clients(experiment.clients, job, shard=self._shard, workers=workers)
 
     @property
@@ -70,7 +74,7 @@ class Sharded:
         """The protocol's mode for the smallest shard."""
         if not self._experiment.secure:
             return "clear"
-        return _mode(self._experiment, self._experiment.clients // self._experiment.rows)
+        return self._experiment.protocol.mode_for(self._experiment.clients // self._experiment.rows)
 
     def plan(self, round_: int) -> Plan:
         """Deal for the round's epoch; it depends on the run's seed, not on the clients' keys, which are always new."""
@@ -84,12 +88,12 @@ class Sharded:
     def __call__(self, updates: Tensor, model: Tensor, round_: int, absent: Mapping[ClientId, str]) -> Rows:
         """Run the protocol in all shards."""
         since = perf_counter()
+        plan = self.plan(round_)
         exchange = Round(
             self._clients,
             updates.cpu().numpy(),
             model=hashlib.sha256(model.cpu().numpy().tobytes()).digest(),
             rounding=lambda client: stream(self._experiment.seed, "rounding", round_, client).bytes(32),
-            absent=absent,
         )
         task = Task(
             job=self._job,
@@ -99,12 +103,21 @@ class Sharded:
             encoding=self._encoding,
             roster=self._clients.roster,
             protocol=self._experiment.protocol,
-            epoch=round_,
             secure=self._experiment.secure,
         )
-        means, audit = shard_means(exchange, self.plan(round_), task, threads=self._clients.workers)
+        self._begin(exchange, plan, task)
+        exchange.silent.update(absent)
+        # A copy: after a failure a deployment asks for keys again, but nobody here has lost any.
+        keys = dict(self._agreed.keys)
+        means, audit = shard_means(exchange, plan, task, keys=keys, threads=self._clients.workers)
+        # Whether a set-up is on record depends on the round alone: one that an interruption asked for is not.
+        if round_ == 0 or self._experiment.schedule(round_ - 1) != plan.epoch:
+            audit = with_cost(audit, self._agreed)
+        secret = shard_terms(plan, msgspec.structs.replace(task, secure=True))
         excluded = {
-            each.shard: why for each in audit.shards if (why := self._closed(each, exchange.silent)) is not None
+            each.shard: why
+            for each, terms in zip(audit.shards, secret, strict=True)
+            if (why := _closed(each, terms, exchange.silent)) is not None
         }
         kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
         if len(kept) < len(means):
@@ -116,18 +129,19 @@ class Sharded:
         plan = self.plan(round_)
         return plan.shards[plan.shard_of(client)]
 
-    def _closed(self, shard: ShardAudit, silent: Mapping[ClientId, str]) -> str | None:
-        """Say why a shard has no mean: in the clear it has none where the masked one would have had none."""
-        missing = [client for client in shard.members if client in silent]
-        _, needed = quorum(_mode(self._experiment, len(shard.members)), len(shard.members))
-        if shard.reason is None and len(shard.survivors) >= needed:
-            return None
-        if not missing:
-            return shard.reason
-        return f"{len(missing)} of {len(shard.members)} members sent nothing: {silent[missing[0]]}"
+    def _begin(self, exchange: Round, plan: Plan, task: Task) -> None:
+        """Set the epoch up where it is new, or where this round is not after the last one."""
+        if self._last is None or self._last[0] != plan.epoch or task.round <= self._last[1]:
+            self._last = None
+            self._agreed = set_up(self._clients, exchange, plan, task)
+        self._last = (plan.epoch, task.round)
 
 
-def _mode(experiment: Experiment, members: int) -> Mode:
-    if experiment.protocol.mode != "auto":
-        return experiment.protocol.mode
-    return "all-or-nothing" if members <= 10 else "dropout-tolerant"
+def _closed(shard: ShardAudit, terms: Terms, silent: Mapping[ClientId, str]) -> str | None:
+    """Say why a shard has no mean: in the clear it has none where the masked one would have had none."""
+    missing = [client for client in shard.members if client in silent]
+    if shard.reason is None and len(shard.survivors) >= terms.survivors:
+        return None
+    if not missing:
+        return shard.reason
+    return f"{len(missing)} of {len(shard.members)} members sent nothing: {silent[missing[0]]}"

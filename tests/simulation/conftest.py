@@ -1,0 +1,12 @@
+"""One torch thread: these models are too small for more, and the machine may be shared."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
