@@ -121,7 +121,6 @@ def test_flower_gives_the_shard_means_of_a_run_in_one_process_to_the_bit():
         updates,
         model=bytes(32),
         rounding=lambda client: stream(seed, "rounding", 0, client).bytes(32),
-        absent={},
     )
     task = Task(
         job="job", round=0, model=bytes(32), coordinates=26, encoding=Encoding(1.0), roster=clients.roster, epoch=0
@@ -260,6 +259,28 @@ def test_nobody_can_speak_for_a_client_without_its_key(federation):
     leader.start(grid, model(), num_rounds=1)
     assert leader.reports[0].opened == (0, 1)
     assert parrot.received <= 3
+
+
+def test_a_silent_stranger_does_not_keep_the_others_waiting(federation):
+    grid, _, roster = federation()
+    stranger = Node(9, user_app())
+    stranger.spoil = silence
+    grid.nodes[3] = stranger
+    leader = server(roster, deadline=3600, train_deadline=3600)
+    leader.start(grid, model(), num_rounds=1)
+    assert stranger.received == 1
+    assert leader.reports[0].opened == (0, 1)
+
+
+def test_flowers_own_arguments_are_understood(federation, caplog):
+    grid, nodes, roster = federation()
+    nodes[roster.plan(0).shards[0][0]].spoil = lambda message, reply: reply if len(message.content) == 1 else None
+    leader = server(roster, train_deadline=3600)
+    with caplog.at_level("WARNING", logger="flwr"):
+        leader.start(grid, model(), 1, 0.2, ConfigRecord({"lr": 0.1}), ConfigRecord({"batch": 1}), None)
+    assert list(leader.reports[0].dropped.values()) == ["late: no reply within 0.2 s"]
+    assert grid.sent[-1].content["config"]["lr"] == 0.1
+    assert "evaluate_config is not used" in caplog.text
 
 
 def test_too_few_shards_skip_the_round_and_say_so(federation):

@@ -39,15 +39,17 @@ class Directory:
         self._calls += 1
         new = [node for node in connected if node not in self._clients and self._calls >= self._again.get(node, 0)]
         if new:
-            self._ask(new, deadline)
+            self._ask(new, connected, deadline)
         # A client that came back under another number has two entries; only the one that is connected counts, and of
         # two that are connected the one that spoke last.
         return {client: node for node, client in self._clients.items() if node in set(connected)}
 
-    def _ask(self, nodes: list[int], deadline: float) -> None:
+    def _ask(self, nodes: list[int], connected: list[int], deadline: float) -> None:
         nonces = {node: os.urandom(32) for node in nodes}
         contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
-        silent = set(nodes)
+        silent, why = set(nodes), f"no answer within {deadline:g} s"
+        known = {self._clients[node] for node in connected if node in self._clients}
+        complete = known.issuperset(self._roster.keys)
         for node, reply in self._line.ask(contents, group="hello", deadline=deadline):
             silent.discard(node)
             try:
@@ -58,8 +60,14 @@ class Directory:
                 self.strangers.pop(node, None)
                 self._clients[node] = client
                 log(INFO, "f2ed: node %s is client %s", node, client)
+                known.add(client)
+                # Nobody waits for a dead node or a stranger once everyone is there. Where everyone was there before,
+                # the new node may be one of them that came back, and is worth the wait.
+                if not complete and known.issuperset(self._roster.keys):
+                    why = "no answer before everyone on the roster had given theirs"
+                    break
         for node in silent:
-            self._refuse(node, f"no answer within {deadline:g} s")
+            self._refuse(node, why)
 
     def _refuse(self, node: int, why: str) -> None:
         self._refusals[node] = self._refusals.get(node, 0) + 1

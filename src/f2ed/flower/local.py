@@ -4,7 +4,6 @@ Nothing listens beyond 127.0.0.1, nothing is written outside of one folder, and 
 """
 
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -20,12 +19,12 @@ from typing import Any, Self
 from f2ed.errors import ConfigError, PeerError
 from f2ed.flower.certs import Tls, node_key, server_certificate
 from f2ed.flower.keyfiles import write_pair
+from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
 from f2ed.flower.roster import Entry, Roster, signed, write_roster
 from f2ed.secagg import signing_key
 
 __all__ = ["Deployment"]
 
-_HOST = "127.0.0.1"
 _PATIENCE = 120.0
 _GRACE = 5.0
 
@@ -44,18 +43,26 @@ class Deployment:
         shards: int,
         crowd: int,
         strangers: int = 0,
+        spares: int = 0,
         say: Say = lambda _: None,
     ) -> None:
-        """Make all keys. `strangers` are nodes that the SuperLink knows and the roster does not."""
+        """Make all keys. `strangers` are nodes that the SuperLink knows and the roster does not.
+
+        `spares` are more keys that the SuperLink knows, for nodes that are lost: see `replace_node`.
+        """
         self.folder = folder
         self.nodes: dict[int, Process] = {}
         self.superlink: Process | None = None
         self._say = say
         self._started: list[Process] = []
         self._count = nodes + strangers
-        self._tls: Tls = server_certificate(folder / "certs", [_HOST, "localhost"])
+        self._keys = {client: client for client in range(self._count)}
+        """The number of the key with which each node authenticates."""
+        self._spares = list(range(self._count, self._count + spares))
+        self._tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
         self.roster = self._identities(nodes, shards, crowd)
-        self._port = _free_port()
+        self._ports = free_ports()
+        self._port = next(self._ports)
 
     @property
     def roster_path(self) -> Path:
@@ -82,12 +89,12 @@ class Deployment:
 
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it answers."""
-        self._say(f"starting the SuperLink on {_HOST}:{self._port}, with TLS and node authentication")
+        self._say(f"starting the SuperLink on {HOST}:{self._port}, with TLS and node authentication")
         self.superlink = self._start(
             "superlink",
             [
-                *_tool("flower-superlink"),
-                *("--host", _HOST, "--port", str(self._port)),
+                *tool("flower-superlink"),
+                *("--host", HOST, "--port", str(self._port)),
                 *("--ssl-ca-certfile", str(self._tls.ca)),
                 *("--ssl-certfile", str(self._tls.certificate), "--ssl-keyfile", str(self._tls.key)),
                 *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
@@ -107,10 +114,10 @@ class Deployment:
         self.nodes[client] = self._start(
             f"node_{client}",
             [
-                *_tool("flower-supernode"),
-                *("--superlink", f"{_HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
-                *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{client}")),
-                *("--host", _HOST, "--port", str(_free_port())),
+                *tool("flower-supernode"),
+                *("--superlink", f"{HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
+                *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{self._keys[client]}")),
+                *("--host", HOST, "--port", str(next(self._ports))),
                 *("--node-config", f"partition-id={client} num-partitions={self._count} {config}"),
             ],
         )
@@ -131,6 +138,16 @@ class Deployment:
             self.kill(self.nodes[client])
         raise PeerError(f"node {client} was not let in within {_PATIENCE:g} s; its log is in {self.folder}")
 
+    def replace_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
+        """Start a SuperNode in the place of a lost one, under a spare key, which the SuperLink lets in at once.
+
+        The client is the same: its identity in the protocol is not the key with which its node connects.
+        """
+        if not self._spares:
+            raise ConfigError("no spare key is left; make the deployment with more spares")
+        self._keys[client] = self._spares.pop()
+        self.start_node_again(client, settings=settings)
+
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
         """Submit an app and yield the lines of its log; raise `PeerError` if it does not end well."""
         process = self._start("run", self._run_command(app, settings), piped=True)
@@ -147,11 +164,11 @@ class Deployment:
 
     def kill(self, process: Process) -> None:
         """End a process and all that came of it at once, without a chance to say goodbye."""
-        offspring = _offspring([process.pid])
+        others = offspring([process.pid])
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        _kill_each(offspring)
+        kill_each(others)
 
     def stop(self, process: Process) -> None:
         """End a process as its operator would: a SuperNode takes leave of the SuperLink."""
@@ -164,7 +181,7 @@ class Deployment:
     def close(self) -> None:
         """End everything that was started, the last first; whatever does not go is killed."""
         # The SuperLink starts its part that runs apps in a session of its own, where no signal to a group reaches it.
-        offspring = _offspring([process.pid for process in self._started])
+        others = offspring([process.pid for process in self._started])
         for process in reversed(self._started):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -173,7 +190,7 @@ class Deployment:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))
             self.kill(process)
-        _kill_each(offspring)
+        kill_each(others)
         self._started.clear()
 
     def _identities(self, nodes: int, shards: int, crowd: int) -> Roster:
@@ -185,7 +202,8 @@ class Deployment:
             seed = os.urandom(32)
             write_pair(self.folder / "nodes" / f"client_{client}.key", seed)
             entries.append(Entry(client, f"client_{client}", signing_key(seed)))
-            node_key(self.folder / "nodes" / f"node_{client}")
+        for number in (*self._keys, *self._spares):
+            node_key(self.folder / "nodes" / f"node_{number}")
         draft = Roster(name="trial", authority=signing_key(authority), clients=tuple(entries[:nodes]))
         roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
         write_roster(self.roster_path, roster)
@@ -196,21 +214,21 @@ class Deployment:
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "trial"\n\n[superlink.trial]\naddress = "{_HOST}:{self._port}"\n'
+            f'[superlink]\ndefault = "trial"\n\n[superlink.trial]\naddress = "{HOST}:{self._port}"\n'
             f'root-certificates = "{self._tls.ca}"\n'
         )
         under_way = {
-            f"register_{client}": self._start(
-                f"register_{client}",
-                [*_tool("flwr"), "supernode", "register", str(self.folder / "nodes" / f"node_{client}.pub"), "trial"],
+            f"register_{number}": self._start(
+                f"register_{number}",
+                [*tool("flwr"), "supernode", "register", str(self.folder / "nodes" / f"node_{number}.pub"), "trial"],
             )
-            for client in range(self._count)
+            for number in (*self._keys, *self._spares)
         }
         for name, process in under_way.items():
             self._finish(name, process)
 
     def _run_command(self, app: Path, settings: Mapping[str, Any]) -> list[str]:
-        command = [*_tool("flwr"), "run", str(app), "trial", "--stream"]
+        command = [*tool("flwr"), "run", str(app), "trial", "--stream"]
         for name, value in settings.items():
             command += ["-c", f'{name}="{value}"' if isinstance(value, str | Path) else f"{name}={value}".lower()]
         return command
@@ -258,40 +276,9 @@ class Deployment:
                 raise PeerError(f"the SuperLink ended at once: {self.log('superlink').strip()[-500:]}")
             with (
                 suppress(OSError),
-                socket.create_connection((_HOST, self._port), timeout=5) as plain,
-                trusted.wrap_socket(plain, server_hostname=_HOST),
+                socket.create_connection((HOST, self._port), timeout=5) as plain,
+                trusted.wrap_socket(plain, server_hostname=HOST),
             ):
                 return
             time.sleep(0.2)
         raise PeerError(f"the SuperLink did not answer within {_PATIENCE:g} s; its log is in {self.folder}")
-
-
-def _tool(name: str) -> list[str]:
-    """Return how a command of Flower is started: beside this Python, or wherever it is found."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        raise ConfigError(f"the command {name} is not installed; run: pip install 'f2ed[flower]'")
-    return [found]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _offspring(parents: list[int]) -> list[int]:
-    """Return the processes that these started, and those that these started in turn."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)  # noqa: S607
-    pairs = [(int(pid), int(parent)) for pid, parent in map(str.split, listed.stdout.splitlines())]
-    found, nearest = [], set(parents)
-    while nearest := {pid for pid, parent in pairs if parent in nearest}:
-        found += sorted(nearest)
-    return found
-
-
-def _kill_each(processes: list[int]) -> None:
-    for each in processes:
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)

@@ -93,13 +93,21 @@ class F2ed:
         grid: Grid,
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
+        timeout: float | None = None,
         train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Lead the rounds. With a checkpoint it goes on after the last finished one. Call it once in a Flower run.
 
-        Metrics of the clients are not collected: a loss tells about its data, and nobody masks it.
+        The arguments are those of Flower's own strategies; `timeout` replaces the deadline for training. Metrics of
+        the clients are not collected, and clients are not asked to evaluate: a loss tells about its data, and nobody
+        masks it.
         """
+        if timeout is not None:
+            self._deadlines = self._deadlines[0], timeout
+        if evaluate_config is not None:
+            log(WARNING, "f2ed: clients are not asked to evaluate, so evaluate_config is not used; give evaluate_fn")
         job = self.roster.job(grid.run.run_id)
         line = Line(grid)
         directory = Directory(line, self.roster, job)
