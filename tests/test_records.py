@@ -1,5 +1,7 @@
 """Records survive new versions, and a crash in the middle of a line."""
 
+import gzip
+
 import msgspec
 import pytest
 
@@ -108,3 +110,22 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path):
 def test_the_weight_on_contaminated_shards_is_added_up():
     assert record(0).believed_attackers == 0.75
     assert record(0, weights=None).believed_attackers is None
+
+
+def test_a_compressed_file_reads_as_the_file_itself(tmp_path):
+    plain = written(tmp_path / "a.jsonl", header(), record(0), record(1))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (tmp_path / "c.jsonl.bak").write_bytes(b"no records")
+    first, second = read_folder(tmp_path)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda found: found[:-9], lambda found: b"no" + found, lambda found: found[:40] + found[41:]]
+)
+def test_a_damaged_compressed_file_is_refused(tmp_path, damage):
+    plain = written(tmp_path / "a.jsonl", header(), record(0))
+    packed = tmp_path / "b.jsonl.gz"
+    packed.write_bytes(damage(gzip.compress(plain.read_bytes())))
+    with pytest.raises(ConfigError, match=r"b\.jsonl\.gz cannot be read: it is no gzip file, or only the beginning"):
+        read(packed)

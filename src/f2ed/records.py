@@ -2,8 +2,13 @@
 
 A reader of an older or newer version loses nothing but what it does not know: unknown fields and unknown kinds of
 lines are passed over. A last line that was cut off, as by a crash, is reported and not used.
+
+The file of a run that is over may be compressed (`gzip -9n *.jsonl`): `.jsonl.gz` is read like `.jsonl`.
 """
 
+import errno
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -12,7 +17,18 @@ import msgspec
 
 from f2ed.errors import ConfigError
 
-__all__ = ["Record", "RoundRecord", "RunHeader", "RunLog", "Seconds", "line", "read", "read_folder"]
+__all__ = [
+    "Record",
+    "RoundRecord",
+    "RunHeader",
+    "RunLog",
+    "Seconds",
+    "holds_records",
+    "line",
+    "read",
+    "read_folder",
+    "unpacked",
+]
 
 
 @final
@@ -142,13 +158,28 @@ def line(record: Record) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
+def holds_records(path: Path) -> bool:
+    """Say whether a file has the name of a run's, compressed or not."""
+    return path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
+def unpacked(path: Path) -> bytes:
+    """Return what is in a run's file, compressed or not; raise `OSError` if it cannot be read."""
+    found = path.read_bytes()
+    if path.suffix != ".gz":
+        return found
+    try:
+        return gzip.decompress(found)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise OSError(errno.EIO, "it is no gzip file, or only the beginning of one") from None
+
+
 def read(path: Path) -> RunLog:
     """Read a run's file; raise `ConfigError` if it is none."""
     try:
-        content = path.read_bytes()
+        *lines, tail = unpacked(path).split(b"\n")
     except OSError as missing:
         raise ConfigError(f"{path} cannot be read: {missing.strerror}") from None
-    *lines, tail = content.split(b"\n")
     records = list(_decoded(lines, path))
     if not records or not isinstance(records[0], RunHeader):
         raise ConfigError(f"{path} does not begin with the header of a run; is it a file that f2ed run has written?")
@@ -158,7 +189,7 @@ def read(path: Path) -> RunLog:
 
 def read_folder(folder: Path) -> list[RunLog]:
     """Read all runs of a folder, in the order of their names."""
-    return [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    return [read(path) for path in sorted(folder.iterdir()) if holds_records(path)]
 
 
 def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:

@@ -1,5 +1,6 @@
 """What was interrupted goes on as if nothing had happened; what is finished is not repeated."""
 
+import gzip
 import signal
 import subprocess
 import sys
@@ -159,3 +160,24 @@ def test_the_file_may_be_read_from_disk(tmp_path):
     assert read(tmp_path / "small.toml").title == "Small"
     with pytest.raises(ConfigError, match="cannot be read"):
         read(tmp_path / "gone.toml")
+
+
+def test_what_is_finished_may_be_compressed_or_have_another_name(grid, tmp_path):
+    log = whole(grid, tmp_path)
+    (cell,), loaded = grid
+    path = place(cell, tmp_path)
+    packed = path.with_name(f"another-{path.name.rpartition('-')[2]}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    (event,) = run_all([cell], tmp_path, loaded=loaded)
+    assert (event.kind, told(event.log)) == ("skipped", told(log))
+
+
+def test_a_compressed_file_that_is_not_finished_is_refused(grid, tmp_path):
+    log = whole(grid, tmp_path)
+    (cell,), loaded = grid
+    path = place(cell, tmp_path)
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(line(log.header)))
+    path.unlink()
+    with pytest.raises(ConfigError, match="compressed but not finished; gunzip it"):
+        list(run_all([cell], tmp_path, loaded=loaded))

@@ -1,5 +1,6 @@
 """Broken records: what is wrong is named, and nothing else is lost."""
 
+import gzip
 import json
 import math
 
@@ -191,3 +192,17 @@ def test_an_older_round_that_does_not_say_its_crowd_has_the_run_s(tmp_path):
     run, problems = read_one(path)
     assert run.hidden_among == 4
     assert problems == []
+
+
+def test_compressed_files_are_read_like_the_others_and_damaged_ones_named(tmp_path):
+    plain = save(tmp_path, header(), 2)
+    packed = gzip.compress(plain.read_bytes())
+    plain.unlink()
+    (tmp_path / "whole.jsonl.gz").write_bytes(packed)
+    (tmp_path / "damaged.jsonl.gz").write_bytes(packed[:-9])
+    (run,), (problem,) = read_runs([tmp_path])
+    assert (run.file, len(run.rounds)) == ("whole.jsonl.gz", 2)
+    assert (problem.file, problem.text) == (
+        "damaged.jsonl.gz",
+        "cannot be read: it is no gzip file, or only the beginning of one",
+    )

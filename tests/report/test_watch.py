@@ -1,5 +1,6 @@
 """The live page's server, spoken to over loopback."""
 
+import gzip
 import json
 import socket
 import threading
@@ -186,3 +187,15 @@ def test_what_a_board_keeps_does_not_grow_with_the_rounds(tmp_path):
         board.update(*folder.read())
         sizes.append(len(board.since("")))
     assert sizes[-1] < 1.5 * sizes[0]
+
+
+def test_a_compressed_run_is_shown_and_one_packed_anew_is_read_anew(tmp_path):
+    head, packed = header(), tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(line(head) + line(record(head, 0))))
+    folder = Folder(tmp_path)
+    assert folder.look()
+    assert not folder.look()
+    packed.write_bytes(gzip.compress(b"".join(map(line, [head, record(head, 0), record(head, 1)]))))
+    assert folder.look()
+    ((run,), problems) = folder.read()
+    assert (len(run.rounds), problems) == (2, [])

@@ -25,6 +25,7 @@ try:
     from f2ed.privacy.audit import Picture, Settings, audit
     from f2ed.privacy.images import save_png
     from f2ed.privacy.summary import as_record, markdown, verdict
+    from f2ed.records import holds_records
     from f2ed.records import read as read_records
     from f2ed.sharding.leak import Leak
     from f2ed.simulation import Experiment
@@ -147,7 +148,7 @@ def _write(out: Path, name: str, settings: Settings, haul: _Haul) -> None:
 
 
 def _experiment(file: Path) -> Experiment:
-    if file.suffix == ".jsonl":
+    if holds_records(file):
         return experiment(read_records(file).header.settings)
     if file.suffix == ".toml":
         return expand(read_experiments(file))[0].experiment

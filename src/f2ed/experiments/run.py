@@ -18,7 +18,7 @@ from f2ed.learning import AnyDataset, Data
 from f2ed.learning.datasets import ARCHIVES
 from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Progress, Say, quiet
-from f2ed.records import RunHeader, RunLog, line, read
+from f2ed.records import RunHeader, RunLog, holds_records, line, read
 from f2ed.simulation import Simulation
 from f2ed.simulation.check import check_data
 from f2ed.simulation.state import State, pack, unpack
@@ -88,8 +88,12 @@ def _check_all(file: File, cells: Sequence[Cell], loaded: Loaded) -> None:
 
 
 def place(cell: Cell, out: Path) -> Path:
-    """Return where the records of a cell are."""
-    return out / f"{cell.slug}.jsonl"
+    """Return where the records of a cell are: the same settings under another name count as its own."""
+    path = out / f"{cell.slug}.jsonl"
+    if path.exists():
+        return path
+    same = out.glob(f"*-{cell.slug.rpartition('-')[2]}.jsonl*")
+    return min((each for each in same if holds_records(each)), default=path)
 
 
 def run_cell(
@@ -107,6 +111,8 @@ def run_cell(
         _checkpoint(path).unlink(missing_ok=True)
         yield "skipped", log
         return
+    if path.suffix == ".gz":
+        raise ConfigError(f"{path} is compressed but not finished; gunzip it to go on, or delete it to begin anew")
     with _alone(path):
         simulation = Simulation(
             cell.experiment, name=cell.name, arm=cell.arm, data=data, device=device, workers=workers, say=say

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from f2ed.errors import ConfigError
+from f2ed.records import unpacked
 from f2ed.report.page import fragments
 from f2ed.report.payload import payload
 from f2ed.report.reading import SHOWN_ROUNDS, Intake, Problem, Run, find
@@ -81,6 +82,11 @@ class _Growing:
             if (identity, changed) == (self._identity, self._changed):
                 return self._settle()
             self._since, self._settled = time.monotonic(), False
+            if self._path.suffix == ".gz":  # of a run that is over: it was put there whole
+                self._begin(identity)
+                self._changed = changed
+                self.intake.feed(unpacked(self._path))
+                return True
             with self._path.open("rb") as file:
                 beginning = file.read(_BEGINNING)
                 if (

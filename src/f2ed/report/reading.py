@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, final
 import msgspec
 
 from f2ed.errors import ConfigError
-from f2ed.records import RoundRecord, RunHeader
+from f2ed.records import RoundRecord, RunHeader, holds_records, unpacked
 
 __all__ = ["SHOWN_ROUNDS", "Intake", "Problem", "Run", "find", "read_runs"]
 
@@ -65,7 +65,8 @@ def find(paths: Iterable[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         if path.is_dir():
-            found |= {inside.relative_to(path).as_posix(): inside for inside in sorted(path.rglob("*.jsonl"))}
+            inside = sorted(each for each in path.rglob("*.jsonl*") if holds_records(each))
+            found |= {each.relative_to(path).as_posix(): each for each in inside}
         elif path.is_file():
             found[path.name if path.name not in found else path.as_posix()] = path
         else:
@@ -84,7 +85,7 @@ def read_runs(paths: Sequence[Path], shown: int | None = None) -> tuple[list[Run
     for name, path in files.items():
         intake = Intake(name, shown)
         try:
-            intake.feed(path.read_bytes())
+            intake.feed(unpacked(path))
         except OSError as error:
             problems.append(Problem(name, 0, f"cannot be read: {error.strerror}"))
             continue
