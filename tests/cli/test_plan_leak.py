@@ -40,7 +40,24 @@ def test_without_rounds_nothing_is_said_about_them(capsys):
     assert "leak" not in json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("schedule", ["never", "fixed:3", "every-k-rounds", "batches:0"])
+def test_it_chooses_the_rounds_between_deals_by_the_meter(capsys):
+    assert run(f"{SETTING} --schedule every-k-rounds:auto --strict --json") == 0
+    assert json.loads(capsys.readouterr().out)["leak"]["schedule"] == {"type": "every-k-rounds", "k": 50}
+
+
+def test_it_says_where_no_number_of_rounds_between_deals_would_do():
+    with pytest.raises(ConfigError, match="no number of rounds between deals is safe"):
+        app(f"{SETTING} --schedule every-k-rounds:auto --dropout 0.1 --mode dropout-tolerant")
+
+
+def test_batches_may_stay_in_place_for_some_rounds(capsys):
+    assert run(f"{SETTING} --schedule batches:2:10 --json") == 0
+    assert json.loads(capsys.readouterr().out)["leak"]["schedule"] == {"type": "batches", "size": 2, "k": 10}
+
+
+@pytest.mark.parametrize(
+    "schedule", ["never", "fixed:3", "every-k-rounds", "batches", "batches:0", "batches:2:0", "every-k-rounds:2:3"]
+)
 def test_an_unknown_schedule_is_refused(schedule):
     with pytest.raises(ConfigError, match="there is no such schedule"):
         app(f"{SETTING} --schedule {schedule}")

@@ -6,7 +6,7 @@ import pytest
 from f2ed.errors import ConfigError
 from f2ed.sharding import EveryKRounds, EveryRound, Fixed
 from f2ed.sharding.exposure import exposure
-from f2ed.sharding.leak import leak, opened_sums, recovered_cosine, smallest_k
+from f2ed.sharding.leak import leak, opened_sums, recovered_cosine, safe_k, smallest_k
 from f2ed.sharding.rowspace import RowSpace
 from f2ed.sharding.schedule import Batches
 
@@ -147,6 +147,20 @@ def test_the_k_it_recommends_hides_everyone_as_among_the_crowd_and_one_less_does
     k = smallest_k(**setting, crowd=3)
     assert leak(**setting, schedule=EveryKRounds(k), noise=0.1).hidden_as_among == pytest.approx(3, abs=0.3)
     assert leak(**setting, schedule=EveryKRounds(k - 5), noise=0.1).hidden_as_among < 2.6
+
+
+@pytest.mark.parametrize("shards", [25, 10])
+def test_the_k_of_the_meter_does_not_leak_and_hardly_a_smaller_one_would_do(shards):
+    setting = {"clients": 100, "shards": shards, "rounds": 60}
+    k = safe_k(**setting)
+    assert not leak(**setting, schedule=EveryKRounds(k)).leaks
+    deals = -(-60 // k)
+    assert leak(**setting, schedule=EveryKRounds(60 // (deals + 2))).leaks
+
+
+def test_no_k_is_safe_where_drop_outs_open_smaller_sums():
+    with pytest.raises(ConfigError, match="Use all-or-nothing"):
+        safe_k(clients=60, shards=6, rounds=60, dropout=0.1, mode="dropout-tolerant")
 
 
 def test_that_nobody_is_determined_exactly_is_not_enough():

@@ -1,7 +1,7 @@
 """`f2ed plan`: how many shards, and what they guarantee."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -10,17 +10,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from f2ed.aggregation import Protocol
 from f2ed.errors import ConfigError
-from f2ed.sharding import Advice, EveryKRounds, EveryRound, Fixed, Guarantee, Schedule, advise, contamination
-from f2ed.sharding.leak import Leak, LeakMode, leak, smallest_k
+from f2ed.sharding import Advice, Batches, EveryKRounds, EveryRound, Fixed, Guarantee, Schedule, advise, contamination
+from f2ed.sharding.leak import Leak, LeakMode, leak, safe_k, smallest_k
 from f2ed.sharding.planner import percent
-from f2ed.sharding.schedule import Batches
 
 __all__ = ["plan"]
 
-_SCHEDULES = "Who is dealt anew when: fixed, every-round, every-k-rounds:K or batches:SIZE."
-_MOST_ALL_OR_NOTHING = 10
-"""Members of a shard, where the mode is left to the protocol."""
+_SCHEDULES = "Who is dealt anew when: fixed, every-round, every-k-rounds:K (or :auto) or batches:SIZE[:K]."
 _MANY = 5000
 """Clients from which the leak meter takes long enough to say so."""
 
@@ -70,33 +68,37 @@ def plan(
         sys.exit(1)
 
 
-def _schedule(text: str) -> Schedule | Batches:
-    """Read a schedule as it is written on a command line."""
-    name, _, number = text.partition(":")
-    if name in ("fixed", "every-round") and not number:
+def _schedule(text: str) -> Schedule | Literal["auto"]:
+    """Read a schedule as it is written on a command line; "auto" is every-k-rounds with the k of the meter."""
+    name, *numbers = text.split(":")
+    if name in ("fixed", "every-round") and not numbers:
         return Fixed() if name == "fixed" else EveryRound()
-    if name in ("every-k-rounds", "batches") and number.isdecimal() and int(number):
-        return EveryKRounds(int(number)) if name == "every-k-rounds" else Batches(int(number))
+    if name == "every-k-rounds" and numbers == ["auto"]:
+        return "auto"
+    if all(number.isdecimal() and int(number) for number in numbers):
+        if name == "every-k-rounds" and len(numbers) == 1:
+            return EveryKRounds(*map(int, numbers))
+        if name == "batches" and len(numbers) in (1, 2):
+            return Batches(*map(int, numbers))
     raise ConfigError(f"--schedule {text}: there is no such schedule; {_SCHEDULES}")
 
 
-def _leak(choice: Guarantee, schedule: Schedule | Batches, rounds: int, dropout: float, mode: LeakMode | None) -> Leak:
+def _leak(
+    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, dropout: float, mode: LeakMode | None
+) -> Leak:
     if choice.clients >= _MANY:
         Console(stderr=True).print(f"Working out what {rounds} rounds give away; half a minute for 10,000 clients.")
-    small = choice.hidden_among <= _MOST_ALL_OR_NOTHING
-    return leak(
-        clients=choice.clients,
-        shards=choice.shards,
-        schedule=schedule,
-        rounds=rounds,
-        dropout=dropout,
-        mode=mode or ("all-or-nothing" if small else "dropout-tolerant"),
-    )
+    mode = mode or Protocol().mode_for(choice.hidden_among)
+    setting: dict[str, Any] = {"clients": choice.clients, "shards": choice.shards, "rounds": rounds}
+    setting |= {"dropout": dropout, "mode": mode}
+    return leak(**setting, schedule=EveryKRounds(safe_k(**setting)) if schedule == "auto" else schedule)
 
 
 def _warn(found: Leak, console: Console) -> None:
     """Say what the rounds give away, and what would close it."""
     console.print(found.text, style="bold red" if found.leaks else "bold green")
+    if isinstance(found.schedule, EveryKRounds):
+        console.print(Padding(f"with a new deal every {found.schedule.k} rounds", (0, 0, 0, 2)))
     if not found.leaks:
         return
     if found.dropout and found.mode == "dropout-tolerant" and isinstance(found.schedule, Fixed | Batches):

@@ -12,10 +12,9 @@ from f2ed.learning.partition import LabelsPerClient
 from f2ed.privacy.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.privacy.findings import Finding, interval_of_mean
 from f2ed.randomness import stream
-from f2ed.sharding import EveryKRounds, EveryRound, Fixed, Schedule
+from f2ed.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.sharding.exposure import Sums
 from f2ed.sharding.leak import LeakMode, opened_sums, recovered_cosine, smallest_k
-from f2ed.sharding.schedule import Batches
 
 __all__ = ["follow", "schedules"]
 
@@ -71,10 +70,10 @@ def follow(
 
 def schedules(
     clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float
-) -> dict[str, tuple[Schedule | Batches, float, LeakMode]]:
+) -> dict[str, tuple[Schedule, float, LeakMode]]:
     """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
     k = smallest_k(clients=clients, shards=shards, rounds=rounds)
-    kinds: dict[str, tuple[Schedule | Batches, float, LeakMode]] = {
+    kinds: dict[str, tuple[Schedule, float, LeakMode]] = {
         "every-round": (EveryRound(), 0.0, "all-or-nothing"),
         f"every-k-rounds, k = {k}": (EveryKRounds(k), 0.0, "all-or-nothing"),
         "fixed": (Fixed(), 0.0, "all-or-nothing"),

@@ -3,8 +3,8 @@
 from f2ed.sharding.contamination import Contamination, contamination
 from f2ed.sharding.exposure import Exposure, Meter, exposure
 from f2ed.sharding.guarantee import Guarantee, Region, guarantee
-from f2ed.sharding.leak import Leak, leak, recovered_cosine, smallest_k
-from f2ed.sharding.plan import ClientId, Plan, deal, roster_hash
+from f2ed.sharding.leak import Leak, leak, recovered_cosine, safe_k, smallest_k
+from f2ed.sharding.plan import ClientId, Dealing, Plan, deal, roster_hash
 from f2ed.sharding.planner import Advice, Change, advise
 from f2ed.sharding.schedule import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.sharding.seed import combine, commit
@@ -15,6 +15,7 @@ __all__ = [
     "Change",
     "ClientId",
     "Contamination",
+    "Dealing",
     "EveryKRounds",
     "EveryRound",
     "Exposure",
@@ -35,5 +36,6 @@ __all__ = [
     "leak",
     "recovered_cosine",
     "roster_hash",
+    "safe_k",
     "smallest_k",
 ]

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from f2ed.errors import ConfigError
 from f2ed.sharding.exposure import Sums, exposure
-from f2ed.sharding.plan import deal
-from f2ed.sharding.schedule import Batches, Schedule
+from f2ed.sharding.schedule import Batches, EveryKRounds, Schedule
 
-__all__ = ["Leak", "LeakMode", "leak", "opened_sums", "recovered_cosine", "smallest_k"]
+__all__ = ["Leak", "LeakMode", "leak", "opened_sums", "recovered_cosine", "safe_k", "smallest_k"]
 
 LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
 
@@ -37,7 +36,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 
     clients: int
     shards: int
-    schedule: Schedule | Batches
+    schedule: Schedule
     rounds: int
     dropout: float
     mode: LeakMode
@@ -88,7 +87,7 @@ def leak(
     *,
     clients: int,
     shards: int,
-    schedule: Schedule | Batches,
+    schedule: Schedule,
     rounds: int,
     dropout: float = 0.0,
     mode: LeakMode = "all-or-nothing",
@@ -140,11 +139,27 @@ def smallest_k(*, clients: int, shards: int, rounds: int, crowd: float = _FEWEST
     return -(-rounds // deals)
 
 
+def safe_k(*, clients: int, shards: int, rounds: int, dropout: float = 0.0, mode: LeakMode = "all-or-nothing") -> int:
+    """Return a k with which the meter finds no leak in these rounds; what `k = "auto"` stands for.
+
+    It is `smallest_k` unless the meter finds a leak with that. Where shards are few a smaller one may do as well. Raise `ConfigError` where even a single deal leaks, as with drop-outs in the tolerant mode.
+    """
+    deals = -(-rounds // smallest_k(clients=clients, shards=shards, rounds=rounds))
+    for fewer in range(deals, 0, -1):
+        k = -(-rounds // fewer)
+        found = leak(
+            clients=clients, shards=shards, rounds=rounds, dropout=dropout, mode=mode, schedule=EveryKRounds(k)
+        )
+        if not found.leaks:
+            return k
+    raise ConfigError(f"no number of rounds between deals is safe. {found.text} Use all-or-nothing, or larger shards")
+
+
 def opened_sums(
     *,
     clients: int,
     shards: int,
-    schedule: Schedule | Batches,
+    schedule: Schedule,
     rounds: int,
     dropout: float = 0.0,
     mode: LeakMode = "all-or-nothing",
@@ -157,8 +172,7 @@ def opened_sums(
     for number in range(rounds):
         if plan is None or schedule(number) != at:
             at = schedule(number)
-            dealing = schedule.deal if isinstance(schedule, Batches) else deal
-            plan = dealing(roster, shards=shards, epoch=at, seed=public)
+            plan = schedule.deal(roster, shards=shards, epoch=at, seed=public)
         if not dropout:
             yield plan.shards
             continue
@@ -204,7 +218,7 @@ def _opens(there: int, members: int, mode: LeakMode) -> bool:
     return there >= max(members // 2 + 1, min(members, _FEWEST_SURVIVORS))
 
 
-def _scaled_down(clients: int, shards: int, schedule: Schedule | Batches) -> tuple[int, int]:
+def _scaled_down(clients: int, shards: int, schedule: Schedule) -> tuple[int, int]:
     """Return a smaller federation with shards of the same size, if it would have some tens of them."""
     size = clients / shards
     fewer = max(round(_CLIENTS_FOR_COSINE / size), 20)

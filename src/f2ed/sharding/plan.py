@@ -5,7 +5,7 @@ Every client recomputes the deal and refuses another, so that no server can put 
 
 import hashlib
 from collections.abc import Mapping
-from typing import final
+from typing import Protocol, final
 
 import msgspec
 
@@ -13,10 +13,20 @@ from f2ed.errors import ConfigError, Refusal
 from f2ed.sharding.encode import fields, unsigned
 from f2ed.sharding.shuffle import shuffled
 
-__all__ = ["ClientId", "Plan", "deal", "roster_hash"]
+__all__ = ["ClientId", "Dealing", "Plan", "deal", "roster_hash"]
 
 ClientId = int
 """An unsigned number of 64 bits: Flower's node ids, or 0 … n - 1 in a simulation."""
+
+
+class Dealing(Protocol):
+    """A way to deal: `deal`, or that of a schedule which keeps some clients together."""
+
+    def __call__(
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+    ) -> "Plan":
+        """Deal the clients of a roster for one epoch."""
+        ...
 
 
 @final
@@ -37,16 +47,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         raise ConfigError(f"client {client} is in none of the {len(self.shards)} shards; is it on the roster?")
 
     def verify(
-        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+        self,
+        roster: Mapping[ClientId, bytes],
+        *,
+        shards: int,
+        epoch: int,
+        seed: bytes,
+        smallest: int = 1,
+        dealing: Dealing | None = None,
     ) -> None:
         """Refuse any deal but the one that follows from what the client knows by itself.
 
         All arguments must come from the client's own settings, its own clock of rounds and the seed it helped to
-        draw, never from the party that sent the plan.
+        draw, never from the party that sent the plan. `dealing` is `deal`, or the one of the agreed schedule.
         """
         if (fewest := min(map(len, self.shards), default=0)) < smallest:
             raise Refusal(f"a shard of {fewest} members, fewer than the {smallest} this client will hide among")
-        mine = deal(roster, shards=shards, epoch=epoch, seed=seed)
+        mine = (dealing or deal)(roster, shards=shards, epoch=epoch, seed=seed)
         for what, found, wanted in (
             ("roster", self.roster.hex(), mine.roster.hex()),
             ("epoch", self.epoch, mine.epoch),

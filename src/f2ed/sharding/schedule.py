@@ -18,8 +18,22 @@ __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
+class _Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A schedule under which every new deal is of all clients, one by one."""
+
+    def deal(
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+    ) -> Plan:
+        """Deal the clients for an epoch."""
+        return deal(roster, shards=shards, epoch=epoch, seed=seed, smallest=smallest)
+
+    def fewest(self, clients: int, shards: int) -> int:
+        """Return the members of the smallest shard."""
+        return clients // shards
+
+
 @final
-class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fixed"):
+class Fixed(_Whole, frozen=True, tag="fixed"):
     """One deal for the whole job; the default of a deployment."""
 
     def __call__(self, round: int, /) -> int:  # noqa: A002, ARG002  every schedule is called alike
@@ -28,7 +42,7 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fixed"
 
 
 @final
-class EveryKRounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="every-k-rounds"):
+class EveryKRounds(_Whole, frozen=True, tag="every-k-rounds"):
     """A new deal every `k` rounds."""
 
     k: Positive
@@ -39,7 +53,7 @@ class EveryKRounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 
 @final
-class EveryRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="every-round"):
+class EveryRound(_Whole, frozen=True, tag="every-round"):
     """A new deal in every round, as the paper's Algorithm 1 has it; for reproduction."""
 
     def __call__(self, round: int, /) -> int:  # noqa: A002  the paper's word
@@ -52,7 +66,7 @@ class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batc
     """Clients in fixed batches of `size`, and a new deal of whole batches every `k` rounds (So et al., AAAI 2023).
 
     Whatever the server adds and subtracts, it finds sums over whole batches: everyone stays hidden among `size`, at
-    any number of rounds. It deals by itself, since batches must be the same in all epochs.
+    any number of rounds. The smaller the batches, the more of a shard changes with a deal.
     """
 
     size: Positive
@@ -69,13 +83,7 @@ class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batc
 
         Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
         """
-        batches = len(roster) // self.size
-        if batches < shards:
-            most = len(roster) // shards
-            raise ConfigError(
-                f"{len(roster)} clients make {batches} batches of {self.size}, too few for {shards} shards; "
-                f"use batches of at most {most}, or fewer shards"
-            )
+        batches = self._count(len(roster), shards)
         together = deal(roster, shards=batches, epoch=0, seed=b"batches" + seed)
         dealt = deal(dict.fromkeys(range(batches), together.roster), shards=shards, epoch=epoch, seed=seed)
         members = tuple(
@@ -85,5 +93,19 @@ class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batc
             raise ConfigError(f"a shard of {fewest} members, fewer than {smallest}; use fewer shards")
         return Plan(shards=members, epoch=epoch, seed=seed, roster=together.roster)
 
+    def fewest(self, clients: int, shards: int) -> int:
+        """Return a number of members that no shard falls below."""
+        batches = self._count(clients, shards)
+        return batches // shards * (clients // batches)
 
-Schedule = Fixed | EveryKRounds | EveryRound
+    def _count(self, clients: int, shards: int) -> int:
+        batches = clients // self.size
+        if batches < shards or shards < 1:
+            raise ConfigError(
+                f"{clients} clients make {batches} batches of {self.size}, too few for {shards} shards; "
+                f"use batches of at most {clients // max(1, shards)}, or fewer shards"
+            )
+        return batches
+
+
+Schedule = Fixed | EveryKRounds | EveryRound | Batches
