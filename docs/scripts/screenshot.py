@@ -65,4 +65,4 @@ def photograph(driver, path: Path, clip: dict[str, float] | None = None) -> None
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results" / "paper_cells")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results" / "fig2_shards")
