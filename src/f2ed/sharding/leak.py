@@ -142,7 +142,8 @@ def smallest_k(*, clients: int, shards: int, rounds: int, crowd: float = _FEWEST
 def safe_k(*, clients: int, shards: int, rounds: int, dropout: float = 0.0, mode: LeakMode = "all-or-nothing") -> int:
     """Return a k with which the meter finds no leak in these rounds; what `k = "auto"` stands for.
 
-    It is `smallest_k` unless the meter finds a leak with that. Where shards are few a smaller one may do as well. Raise `ConfigError` where even a single deal leaks, as with drop-outs in the tolerant mode.
+    It is `smallest_k` unless the meter finds a leak with that; where shards are few a smaller one may do as well.
+    Raise `ConfigError` where even a single deal leaks, as with drop-outs in the tolerant mode.
     """
     deals = -(-rounds // smallest_k(clients=clients, shards=shards, rounds=rounds))
     for fewer in range(deals, 0, -1):
