@@ -223,3 +223,114 @@ def test_the_mean_can_be_written_in_place():
     decoded = decode_mean(total_of([np.full(6, 0.5)], encoding), encoding, clients=1, survivors=1, out=row)
     assert decoded.mean is row
     assert row == pytest.approx(0.5, abs=encoding.unit)
+
+
+def noisy_sum(encoding, updates, clients):
+    words = [encode(x, encoding, clients=clients, key=key) for x, key in zip(updates, keys(len(updates)), strict=True)]
+    return np.add.reduce(words, dtype=words[0].dtype)
+
+
+def test_the_sum_of_the_fewest_carries_the_stated_noise_and_of_more_it_carries_more():
+    plain = Encoding(clip=1.0, l2=0.5, bits=16)
+    encoding = plain.noisy(2.0, coordinates=50_000, carriers=3)
+    wanted = 2.0 * plain.sensitivity(50_000) * plain.unit
+    for members in (3, 5):
+        total = noisy_sum(encoding, [np.zeros(50_000, np.float32)] * members, 5)
+        mean = decode_mean(total, encoding, clients=5, survivors=members).mean
+        found = float(mean.std()) * members
+        assert found == pytest.approx(wanted * (members / 3) ** 0.5, rel=4 * (0.5 / 50_000) ** 0.5)
+
+
+@pytest.mark.parametrize("ring", [16, 24, 32, 64])
+def test_noise_in_any_ring_comes_back_signed(ring):
+    encoding = Encoding(clip=1.0, l2=1.0, bits=8, ring=ring).noisy(0.5, coordinates=10_000, carriers=2)
+    total = noisy_sum(encoding, [np.full(10_000, 0.005, np.float32)] * 2, 2)
+    mean = decode_mean(total, encoding, clients=2, survivors=2).mean
+    assert float(mean.mean()) == pytest.approx(0.005, abs=4 * float(mean.std()) / 100)
+    assert mean.min() < 0 < mean.max()
+
+
+def test_noise_without_an_l2_clip_is_refused():
+    with pytest.raises(ConfigError, match="noise without an L2 clip"):
+        Encoding(clip=1.0).noisy(1.0, coordinates=10, carriers=3)
+
+
+def test_no_noise_leaves_the_encoding_as_it_is():
+    encoding = Encoding(clip=1.0)
+    assert encoding.noisy(0.0, coordinates=10, carriers=3) is encoding
+
+
+@pytest.mark.parametrize("deviation", [-1.0, inf, nan])
+def test_a_deviation_must_be_finite(deviation):
+    with pytest.raises(ConfigError, match="0 for none"):
+        Encoding(clip=1.0, l2=1.0, deviation=deviation)
+
+
+def test_a_ring_too_narrow_for_the_noise_is_refused():
+    quiet = Encoding(clip=1.0, l2=1.0, bits=13, ring=16)
+    assert quiet.ring_for(4) == Ring(16)
+    with pytest.raises(ConfigError, match=r"with noise of .* steps overflow a 16-bit sum"):
+        quiet.noisy(1.0, coordinates=10, carriers=4).ring_for(4)
+    assert Encoding(clip=1.0, l2=1.0, bits=13).noisy(1.0, coordinates=10, carriers=4).ring_for(4) == Ring(32)
+
+
+def test_noise_that_is_less_than_half_a_step_is_refused():
+    with pytest.raises(ConfigError, match="use more fixed-point bits"):
+        Encoding(clip=1.0, l2=1.0, bits=2).noisy(0.1, coordinates=1, carriers=4)
+
+
+def test_no_encoded_update_is_longer_than_the_sensitivity():
+    """Halves are the worst case: every coordinate is rounded by half a step, up or down."""
+    encoding = Encoding(clip=127.0, l2=20.0, bits=8)
+    update = np.full(1600, 0.5)
+    lengths = []
+    for key in keys(50):
+        words = encode(update, encoding, clients=4, key=key)
+        lengths.append(float(np.linalg.norm(Ring(16).signed(words)[:1600].astype(float))))
+    assert max(lengths) <= encoding.sensitivity(1600)
+    assert max(lengths) > encoding.l2
+
+
+def test_an_update_that_rounding_made_too_long_is_rounded_again(monkeypatch):
+    longest = float(np.sqrt(20))  # Of 40 halves, at most 20 may go up.
+    monkeypatch.setattr("f2ed.encoding.rounded_norm", lambda *_: longest)
+    heard = []
+    monkeypatch.setattr("f2ed.encoding.derive", lambda *_, info, **__: heard.append(info) or bytes([len(heard)]) * 32)
+    encoding = Encoding(clip=127.0, l2=4.0, bits=8, deviation=1.0)
+    for key in keys(20):
+        encode(np.full(40, 0.5), encoding, clients=4, key=key)
+    assert b"f2ed rounding 1" in heard
+    longest = 0.0
+    with pytest.raises(ConfigError, match="rounding makes longer"):
+        encode(np.full(40, 0.5), encoding, clients=4, key=KEY)
+
+
+def test_with_noise_nothing_tells_what_was_clipped():
+    encoding = Encoding(clip=0.01, l2=0.5).noisy(1.0, coordinates=100, carriers=3)
+    total = noisy_sum(encoding, [np.ones(100, np.float32)] * 3, 3)
+    assert not total[100:].any()
+    assert decode_mean(total, encoding, clients=3, survivors=3).clipped == (0, 0)
+    total[-1] = 1
+    with pytest.raises(PeerError, match="honest clients count none"):
+        decode_mean(total, encoding, clients=3, survivors=3)
+
+
+def test_an_honest_sum_with_noise_is_within_range_and_garbage_is_not():
+    encoding = Encoding(clip=1.0, l2=0.1).noisy(5.0, coordinates=1000, carriers=4)
+    total = noisy_sum(encoding, [np.zeros(1000, np.float32)] * 4, 4)
+    mean = decode_mean(total, encoding, clients=4, survivors=4).mean
+    assert np.linalg.norm(mean) > 2 * encoding.l2  # Which a sum without noise would be refused for.
+    garbage, tripled = total.copy(), total * 3
+    garbage[0] = 2**30
+    with pytest.raises(PeerError, match="clipped updates reach at most"):
+        decode_mean(garbage, encoding, clients=4, survivors=4)
+    with pytest.raises(PeerError, match="a mean of norm"):
+        decode_mean(tripled, encoding, clients=4, survivors=4)
+
+
+def test_noise_repeats_with_its_key_and_is_not_the_rounding():
+    encoding = Encoding(clip=1.0, l2=0.1).noisy(1.0, coordinates=100, carriers=4)
+    update = np.zeros(100, np.float32)
+    assert np.array_equal(encode(update, encoding, clients=4, key=KEY), encode(update, encoding, clients=4, key=KEY))
+    other = encode(update, encoding, clients=4, key=bytes(32))
+    assert not np.array_equal(encode(update, encoding, clients=4, key=KEY), other)

@@ -1,13 +1,14 @@
 """Fixed point: updates of floats as integers modulo 2^b, and the mean of a shard back again.
 
 The order is: refuse what is not finite, shorten to the L2 clip, cut each coordinate to the clip, scale, round at
-random. `encode` does all of it; noise for differential privacy belongs between `shorten` and `quantise`.
+random, add integer noise where differential privacy is wanted. `encode` does all of it.
 
 Behind the coordinates travel a few words that count what was clipped, so that a shard's server learns the counts as it
-learns the update: summed over the survivors, and not client by client.
+learns the update: summed over the survivors, and not client by client. With noise they stay zero: exact counts of what
+was clipped would tell what the noise hides.
 """
 
-from math import inf, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 from typing import Annotated, Any, NamedTuple, final
 
 import msgspec
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from f2ed.errors import ConfigError, PeerError
-from f2ed.secagg.primitives import Keystream
+from f2ed.noise import TAILS, discrete_gaussian, rounded_norm
+from f2ed.secagg.primitives import Keystream, derive
 from f2ed.secagg.ring import WIDTHS, Ring, Width, Words, largest_bits
 
 __all__ = ["Clipped", "Decoded", "Encoding", "decode_mean", "encode", "quantise", "shorten"]
@@ -28,6 +30,8 @@ _BLOCK = 1 << 16
 _RANDOM_BITS = 16
 _FLOAT32_BITS = 21
 """Up to here float32 leaves a fraction to round at random; beyond, float64 is used."""
+_ATTEMPTS = 10
+"""At a rounding that is short enough, which all but one in a million are."""
 
 
 @final
@@ -42,6 +46,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bits of the sum; by default the smallest native word that cannot overflow. Bits to spare catch garbage."""
     packed: bool = False
     """Whether that default may be 24 bits: three bytes on the wire, and fewer bits to spare."""
+    deviation: Annotated[float, Meta(ge=0)] = 0.0
+    """Standard deviation of the noise that each client adds, in steps of the integers; `noisy` works it out."""
 
     def __post_init__(self) -> None:
         """Hold values made in Python to the bounds that files are held to."""
@@ -53,6 +59,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{self.bits} fixed-point bits; use from 2 to 48, of which 20 are plenty")
         if self.ring is not None and self.ring not in WIDTHS:
             raise ConfigError(f"a ring of {self.ring} bits; there are rings of {WIDTHS}")
+        if not 0 <= self.deviation < inf:
+            raise ConfigError(f"noise of {self.deviation} steps; it must be finite, and 0 for none")
 
     @property
     def largest(self) -> int:
@@ -64,16 +72,44 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What one step of the integers is worth."""
         return self.clip / self.largest
 
+    @property
+    def reach(self) -> int:
+        """The largest integer that a client may send: the clip and the most that its noise can be."""
+        return self.largest + (discrete_gaussian(self.deviation).largest if self.deviation else 0)
+
     def ring_for(self, clients: int) -> Ring:
         """Return a ring in which the sum of that many updates cannot wrap around, or refuse."""
         widths = [self.ring] if self.ring else [width for width in WIDTHS if self.packed or width != 24]
-        fitting = [width for width in widths if self.bits <= largest_bits(width, clients)]
+        fitting = [width for width in widths if 2 * clients * self.reach < 2**width]
+        if not fitting and self.deviation:
+            raise ConfigError(
+                f"{clients} terms of {self.bits} bits with noise of {self.deviation:.3g} steps overflow a "
+                f"{widths[-1]}-bit sum; use fewer bits, less noise or a wider ring"
+            )
         if not fitting:
             most = largest_bits(widths[-1], clients)
             raise ConfigError(
                 f"{clients} terms of {self.bits} bits overflow a {widths[-1]}-bit sum; use at most {most} bits"
             )
         return Ring(fitting[0])
+
+    def sensitivity(self, coordinates: int) -> float:
+        """Return the L2 norm, in steps, that no encoded update exceeds: what noise has to hide."""
+        if not isfinite(self.l2):
+            raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
+        return rounded_norm(self.l2 / self.unit, coordinates)
+
+    def noisy(self, multiplier: float, *, coordinates: int, carriers: int) -> "Encoding":
+        """Return the encoding with so much noise per client that `carriers` of them add up to the multiplier.
+
+        The sum over `carriers` clients then has noise of `multiplier` times the sensitivity, in each coordinate; over
+        more of them, √(clients/carriers) times as much.
+        """
+        if not multiplier:
+            return self
+        deviation = multiplier * self.sensitivity(coordinates) / sqrt(carriers)
+        discrete_gaussian(deviation)  # Says so if there is no such noise.
+        return msgspec.structs.replace(self, deviation=deviation)
 
     def length(self, coordinates: int) -> int:
         """Return how many words carry an update: its coordinates and the counts of what was clipped."""
@@ -88,7 +124,7 @@ class Clipped(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The mean of a shard, and what its clients clipped in all."""
+    """The mean of a shard, and what its clients clipped in all; nothing is counted where there is noise."""
 
     mean: Mean
     clipped: Clipped
@@ -97,12 +133,24 @@ class Decoded(NamedTuple):
 def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0) -> Words:
     """Return the words that carry an update in a sum over `clients`.
 
-    `key` seeds the rounding: 32 bytes of `os.urandom`, or a named stream's in a simulation; never twice. `weight` is
-    the public weight as a part of its cap, so that a weighted update keeps the range of the others.
+    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or a named stream's in a simulation; never twice.
+    `weight` is the public weight as a part of its cap, so that a weighted update keeps the range of the others.
     """
     factor = shorten(update, encoding)
     words, cut = quantise(update, factor, encoding, clients=clients, key=key, weight=weight)
-    _write_counts(words, len(update), Clipped(cut, int(factor < 1)), encoding)
+    if not encoding.deviation:
+        _write_counts(words, len(update), Clipped(cut, int(factor < 1)), encoding)
+        return words
+    longest = encoding.sensitivity(len(update))
+    for attempt in range(1, _ATTEMPTS):
+        if _norm(_signed(words)) <= longest:
+            break
+        again = derive(key, salt=b"", info=b"f2ed rounding %d" % attempt)
+        words, _ = quantise(update, factor, encoding, clients=clients, key=again, weight=weight)
+    else:
+        raise ConfigError(f"an update that rounding makes longer than {longest:.6g} steps; use more fixed-point bits")
+    stream = Keystream(derive(key, salt=b"", info=b"f2ed noise"))
+    discrete_gaussian(encoding.deviation).add(_signed(words)[: len(update)], stream)
     return words
 
 
@@ -110,7 +158,7 @@ def shorten(update: Update, encoding: Encoding) -> float:
     """Return the factor, at most 1, that brings an update to the L2 clip; refuse one that is not finite."""
     if update.ndim != 1 or not np.issubdtype(update.dtype, np.floating):
         raise ConfigError(f"an update of {update.dtype} and shape {update.shape}; flatten it to one vector of floats")
-    norm = sqrt(sum(_square(update[i : i + _BLOCK]) for i in range(0, len(update), _BLOCK)))
+    norm = _norm(update)
     if not isfinite(norm):
         bad = len(update) - int(np.isfinite(update).sum())
         found = f"{bad} coordinates that are NaN or infinite" if bad else "a norm beyond the range of float64"
@@ -129,7 +177,7 @@ def quantise(
         raise ConfigError(f"a weight of {weight} parts of its cap; it must be above 0 and at most 1")
     ring = encoding.ring_for(clients)
     words = ring.zeros(encoding.length(len(update)))
-    signed = words.view(words.dtype.str.replace("u", "i"))
+    signed = _signed(words)
     real: type[np.floating[Any]] = np.float32 if encoding.bits <= _FLOAT32_BITS else np.float64
     scale, largest = real(factor / encoding.unit), encoding.largest
     stream = Keystream(key)
@@ -166,7 +214,8 @@ def decode_mean(
     """
     ring = encoding.ring_for(clients)
     coordinates = _coordinates(len(total), encoding)
-    signed, bound = ring.signed(total), survivors * encoding.largest
+    noise = encoding.deviation * sqrt(survivors)
+    signed, bound = ring.signed(total), survivors * encoding.largest + ceil(TAILS * noise)
     if (beyond := max(int(signed.max()), -int(signed.min()))) > bound:
         raise PeerError(f"a sum with a coordinate of {beyond}; {survivors} clipped updates reach at most {bound}")
     mean = np.empty(coordinates, np.float32) if out is None else out
@@ -176,14 +225,27 @@ def decode_mean(
         block = signed[start : min(start + _BLOCK, coordinates)] * factor
         square += _square(block)
         mean[start : start + len(block)] = block
-    # Rounding moves every term by less than one step.
-    longest = encoding.l2 + sqrt(coordinates) * factor * survivors
+    # Rounding moves every term by less than one step; noise has about √d times its deviation.
+    longest = encoding.l2 + sqrt(coordinates) * factor * survivors + factor * noise * (sqrt(coordinates) + TAILS)
     if sqrt(square) > longest * (1 + 1e-9):
         raise PeerError(f"a mean of norm {sqrt(square):.6g}; updates clipped to {encoding.l2:g} reach {longest:.6g}")
+    if encoding.deviation:
+        if signed[coordinates:].any():
+            raise PeerError("clipped coordinates were counted in a sum with noise; honest clients count none there")
+        return Decoded(mean, Clipped(0, 0))
     return Decoded(mean, _read_counts(signed[coordinates:], coordinates, survivors, encoding))
 
 
-def _square(block: Update) -> float:
+def _signed(words: Words) -> npt.NDArray[np.signedinteger[Any]]:
+    """View the words as numbers that may be negative, before they are reduced to the ring."""
+    return words.view(words.dtype.str.replace("u", "i"))
+
+
+def _norm(values: npt.NDArray[Any]) -> float:
+    return sqrt(sum(_square(values[i : i + _BLOCK]) for i in range(0, len(values), _BLOCK)))
+
+
+def _square(block: npt.NDArray[Any]) -> float:
     wide = block.astype(np.float64, copy=False)
     with np.errstate(over="ignore"):
         # Not `dot`: on blocks this small the threads of a BLAS wait for each other longer than they work.
