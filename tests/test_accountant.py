@@ -61,7 +61,7 @@ def test_an_epsilon_that_means_nothing_is_refused(wanted):
 
 def test_an_epsilon_out_of_reach_is_refused():
     with pytest.raises(ConfigError, match="out of reach"):
-        multiplier_for(1e-9, delta=1e-5, openings=1)
+        multiplier_for(0.001, delta=1e-5, openings=100)
 
 
 def test_a_loss_needs_somebody_honest():
