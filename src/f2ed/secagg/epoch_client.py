@@ -13,7 +13,7 @@ from f2ed.secagg import keys
 from f2ed.secagg.context import Terms, bind, bind_epoch
 from f2ed.secagg.member import Local, Member, accept, begin, masked_upload
 from f2ed.secagg.messages import AskKey, AskUpload, SignedKey, Upload, in_order
-from f2ed.secagg.primitives import derive, digest, exchange_key, sign, verify
+from f2ed.secagg.primitives import agreement, derive, digest, exchange_key, sign, verify
 from f2ed.secagg.state import EpochKey, State
 from f2ed.sharding.encode import unsigned
 
@@ -50,9 +50,9 @@ def upload(request: AskUpload, state: State, member: Member, local: Local) -> tu
         raise Refusal(f"no key was made for epoch {terms.epoch} with these members; ask for it first")
     key = _verified(key, request.keys, terms, member)
     masks = [
-        keys.pair_mask(context, key.private, peer.key, member.id, peer.client)
-        for peer in request.keys
-        if peer.client != member.id
+        keys.pair_mask(context, agreed, member.id, peer)
+        for peer, agreed in zip(terms.members, key.agreed, strict=True)
+        if peer != member.id
     ]
     return msgspec.structs.replace(state, key=key), masked_upload(terms, context, masks, local)
 
@@ -68,12 +68,14 @@ def _signed(member: Member, key: EpochKey) -> SignedKey:
 
 
 def _verified(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member: Member) -> EpochKey:
-    """Verify the members' keys, unless they are the ones that were verified last."""
+    """Verify the members' keys and agree with each, unless they are the ones that were verified last."""
     seen = digest(*(part for peer in peers for part in (unsigned(peer.client), peer.key)))
-    if key.peers == seen:
+    if key.agreed and key.peers == seen:
         return key
     _check_keys(key, peers, terms, member)
-    return msgspec.structs.replace(key, peers=seen)
+    agree = agreement(key.private)
+    agreed = tuple(b"" if peer.client == member.id else agree(peer.key) for peer in peers)
+    return msgspec.structs.replace(key, peers=seen, agreed=agreed)
 
 
 def _check_keys(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member: Member) -> None:

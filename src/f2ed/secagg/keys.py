@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from f2ed.secagg.masks import Mask
 from f2ed.secagg.messages import COMMITMENT_BYTES, Advertisement, SignedKey
-from f2ed.secagg.primitives import agree, derive, digest
+from f2ed.secagg.primitives import derive, digest
 from f2ed.sharding import ClientId
 from f2ed.sharding.encode import fields, unsigned
 
@@ -54,16 +54,15 @@ def associated(context: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
     return fields(context, unsigned(dealer), unsigned(recipient))
 
 
-def channel_key(context: bytes, private: bytes, public: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
-    """Return the key that seals the one parcel from dealer to recipient."""
-    info = fields(b"channel", unsigned(dealer), unsigned(recipient))
-    return derive(agree(private, public), salt=context, info=info)
+def channel_key(context: bytes, agreed: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
+    """Return the key that seals the one parcel from dealer to recipient, from the secret that they agree on."""
+    return derive(agreed, salt=context, info=fields(b"channel", unsigned(dealer), unsigned(recipient)))
 
 
-def pair_mask(context: bytes, private: bytes, public: bytes, mine: ClientId, other: ClientId) -> Mask:
+def pair_mask(context: bytes, agreed: bytes, mine: ClientId, other: ClientId) -> Mask:
     """Return the mask that `mine` applies for the pair; the other applies the same with the opposite sign."""
     info = fields(b"mask", unsigned(min(mine, other)), unsigned(max(mine, other)))
-    return Mask(derive(agree(private, public), salt=context, info=info), negative=other < mine)
+    return Mask(derive(agreed, salt=context, info=info), negative=other < mine)
 
 
 def seed_mask(context: bytes, client: ClientId, seed: bytes) -> Mask:

@@ -6,6 +6,7 @@ Nothing here draws randomness: secrets come in as arguments.
 
 import hashlib
 import hmac
+from collections.abc import Callable
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -22,7 +23,7 @@ __all__ = [
     "KEY_BYTES",
     "SIGNATURE_BYTES",
     "Keystream",
-    "agree",
+    "agreement",
     "check_exchange_key",
     "derive",
     "digest",
@@ -63,17 +64,27 @@ def exchange_key(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def agree(private: bytes, public: bytes) -> bytes:
-    """Return the X25519 secret; a public key of small order, which would make it all zero, is the peer's fault."""
-    try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise PeerError("an X25519 key of small order: the agreed secret would be all zero and known to all") from None
+def agreement(private: bytes) -> Callable[[bytes], bytes]:
+    """Return what gives the X25519 secret with a public key; to read a private key costs as much as to agree.
+
+    A public key of small order, which would make the secret all zero, is the peer's fault.
+    """
+    key = X25519PrivateKey.from_private_bytes(private)
+
+    def agree(public: bytes) -> bytes:
+        try:
+            return key.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError:
+            raise PeerError(
+                "an X25519 key of small order: the agreed secret would be all zero and known to all"
+            ) from None
+
+    return agree
 
 
 def check_exchange_key(public: bytes) -> None:
     """Raise `PeerError` for a public key with which nobody can agree on a secret: any private key shows it."""
-    agree(bytes(KEY_BYTES), public)
+    _agree_for_nothing(public)
 
 
 def signing_key(seed: bytes) -> bytes:
@@ -118,3 +129,6 @@ class Keystream:
     def fill(self, out: memoryview) -> None:
         """Overwrite `out`, at most 512 KiB, with the next bytes; nothing is allocated and the GIL is released."""
         self._encryptor.update_into(_ZEROS[: len(out)], out)
+
+
+_agree_for_nothing = agreement(bytes(KEY_BYTES))

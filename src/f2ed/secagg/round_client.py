@@ -27,7 +27,7 @@ from f2ed.secagg.messages import (
     Upload,
     in_order,
 )
-from f2ed.secagg.primitives import Keystream, derive, digest, exchange_key, same, seal, sign, unseal, verify
+from f2ed.secagg.primitives import Keystream, agreement, derive, digest, exchange_key, same, seal, sign, unseal, verify
 from f2ed.secagg.state import Advertised, Confirmed, Held, Masked, Shared, State
 from f2ed.sharding import ClientId
 from f2ed.sharding.encode import unsigned
@@ -80,10 +80,10 @@ def upload(request: Delivery, state: State, member: Member, local: Local) -> tup
     ]:
         raise Refusal(f"a parcel from client {wrong[0]}, which is no peer in this round")
     _enough("shared", len(request.parcels) + 1, phase.terms)
-    held = tuple(_open(phase, parcel, public[parcel.dealer], member) for parcel in request.parcels)
-    masks = [
-        keys.pair_mask(phase.context, phase.mask, public[each.dealer].mask, member.id, each.dealer) for each in held
-    ]
+    agree = agreement(phase.channel)
+    held = tuple(_open(phase, parcel, agree(public[parcel.dealer].channel), member) for parcel in request.parcels)
+    agree = agreement(phase.mask)
+    masks = [keys.pair_mask(phase.context, agree(public[each.dealer].mask), member.id, each.dealer) for each in held]
     masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
     after = Masked(phase.terms, phase.context, held, phase.own_share)
     return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, local)
@@ -159,12 +159,13 @@ def _deal(phase: Advertised, peers: Sequence[Advertisement], member: Member, ent
     """Cut both secrets into shares, seal each peer's, and keep this client's share of its own seed."""
     masks = _cut(phase, phase.mask, entropy, b"mask coefficients")
     seeds = _cut(phase, phase.seed, entropy, b"seed coefficients")
+    agree = agreement(phase.channel)
     parcels = []
     for peer in peers:
         if peer.client == member.id:
             continue
         at = place(phase.terms, peer.client) - 1
-        key = keys.channel_key(phase.context, phase.channel, peer.channel, member.id, peer.client)
+        key = keys.channel_key(phase.context, agree(peer.channel), member.id, peer.client)
         sealed = seal(key, masks[at] + seeds[at], associated=keys.associated(phase.context, member.id, peer.client))
         commitments = (
             keys.share_commitment(phase.context, kind, member.id, peer.client, each)
@@ -185,11 +186,11 @@ def _cut(phase: Advertised, secret: bytes, entropy: bytes, info: bytes) -> list[
     return [each.to_bytes(shamir.SHARE_BYTES, "big") for each in shares]
 
 
-def _open(phase: Shared, parcel: Parcel, dealer: Advertisement, member: Member) -> Held:
+def _open(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) -> Held:
     """Unseal what a dealer entrusted to this client, and see that it is what the dealer committed to."""
     if parcel.recipient != member.id:
         raise Refusal(f"a parcel for client {parcel.recipient} was delivered to client {member.id}")
-    key = keys.channel_key(phase.context, phase.channel, dealer.channel, parcel.dealer, member.id)
+    key = keys.channel_key(phase.context, agreed, parcel.dealer, member.id)
     try:
         plain = unseal(key, parcel.sealed, associated=keys.associated(phase.context, parcel.dealer, member.id))
     except PeerError as error:

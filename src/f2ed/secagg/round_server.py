@@ -23,7 +23,7 @@ from f2ed.secagg.messages import (
     read_reply,
     write,
 )
-from f2ed.secagg.primitives import check_exchange_key, exchange_key, same, verify
+from f2ed.secagg.primitives import agreement, check_exchange_key, exchange_key, same, verify
 from f2ed.secagg.ring import Words
 from f2ed.sharding import ClientId
 
@@ -162,7 +162,8 @@ class Round:
                 masks.append(keys.seed_mask(self._context, dealer, secret)._replace(negative=True))
             else:
                 # The dropped one would have applied its half of each pair; applying it now cancels the other half.
-                masks += [keys.pair_mask(self._context, secret, peers[peer].mask, dealer, peer) for peer in alive]
+                agree = agreement(secret)
+                masks += [keys.pair_mask(self._context, agree(peers[peer].mask), dealer, peer) for peer in alive]
         return masks
 
     def _rebuild(self, dealer: ClientId, dealt: Mapping[int, int], advertised: Advertisement, *, alive: bool) -> bytes:

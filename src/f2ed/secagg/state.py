@@ -32,6 +32,8 @@ class EpochKey(Redacted, frozen=True):
     private: bytes
     peers: bytes = b""
     """Digest of the members' keys that were verified last."""
+    agreed: tuple[bytes, ...] = ()
+    """The secret with each of those members, in their order; nothing for itself."""
 
 
 @final

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from f2ed.aggregation import contribution
 from f2ed.errors import ConfigError
-from f2ed.secagg import Member, respond, signing_key
+from f2ed.secagg import Member, Terms, Words, respond, signing_key
 from f2ed.sharding import ClientId
 
 __all__ = ["Clients", "Round"]
@@ -101,7 +101,7 @@ class Round:
                 states.get(client, b""),
                 request,
                 model=self.model,
-                contribution=contribution(self._updates[client], client, key=self._rounding(client)),
+                contribution=partial(self._encoded, client),
                 entropy=os.urandom(32),
                 threads=1,
             )
@@ -110,3 +110,6 @@ class Round:
             return None
         states[client] = answer.state
         return answer.reply
+
+    def _encoded(self, client: ClientId, terms: Terms) -> Words:
+        return contribution(self._updates[client], client, key=self._rounding(client))(terms)
