@@ -6,10 +6,12 @@
     └── PeerError          the other party broke the protocol, or sent what cannot be read
         └── Refusal        a client will not go on, because going on would cost its privacy
 
+and one warning, `LeakWarning`: the settings work, and give single clients away.
+
 Every message says what was found, what was wanted and what to do.
 """
 
-__all__ = ["ConfigError", "F2edError", "MissingExtra", "PeerError", "Refusal"]
+__all__ = ["ConfigError", "F2edError", "LeakWarning", "MissingExtra", "PeerError", "Refusal"]
 
 
 class F2edError(Exception):
@@ -33,3 +35,7 @@ class PeerError(F2edError):
 
 class Refusal(PeerError):
     """A client stops, because going on would cost its privacy."""
+
+
+class LeakWarning(UserWarning):
+    """The planned rounds would give single clients away."""

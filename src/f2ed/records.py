@@ -32,6 +32,39 @@ __all__ = [
 
 
 @final
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What the leak meter says before the first round: what the planned rounds give away about single clients."""
+
+    exposed: int
+    """Clients whose own update the sums would determine."""
+    first: int | None
+    """After how many rounds the first of them is."""
+    last: int | None
+    """After how many rounds everyone is; None if not everyone is."""
+    crowd: int
+    """The smallest group whose sum would be determined."""
+    cosine: float
+    """Between what a server would find and what stays of a client's update."""
+    leaks: bool
+    """Whether that is too much: someone is determined, or everyone no better hidden than among two."""
+    text: str
+
+
+@final
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the leak meter says after a round, of the sums that were really opened so far."""
+
+    rank: int
+    """Independent equations that the server has."""
+    exposed: int
+    """Clients whose own update they determine, as far as it stays the same."""
+    first: int | None
+    """After how many rounds the first of them was."""
+    crowd: int
+    """The smallest group whose sum they determine."""
+
+
+@final
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
     """What was run, and with what: enough to run it again."""
 
@@ -62,6 +95,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     guarantee: dict[str, Any]
     verdict: str
     """What the guarantee says, in one sentence."""
+    forecast: Forecast | None = None
+    """Of the leak meter; None where no sums hide anybody, and in records of older versions."""
     notes: tuple[str, ...] = ()
     """What a reader should know about how the settings were understood."""
     arm: dict[str, str] = {}
@@ -128,6 +163,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Sent to a client by the protocol, on average; the model itself is not counted."""
     guarantee: str = ""
     """Where the worst case falls with the shards that opened: theorem, experience or nothing."""
+    meter: Reading | None = None
+    """Of the leak meter; None where no sums hide anybody, and in records of older versions."""
     seconds: Seconds = Seconds()
 
     @property

@@ -10,7 +10,7 @@ from f2ed.errors import ConfigError
 from f2ed.learning import Data, Partition
 from f2ed.randomness import stream
 from f2ed.secagg import check as check_terms
-from f2ed.sharding import deal, guarantee
+from f2ed.sharding import guarantee
 from f2ed.simulation.settings import Experiment
 
 __all__ = ["check", "check_data", "encoding"]
@@ -38,7 +38,7 @@ def check(experiment: Experiment) -> None:
         raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
     if not experiment.sharded:
         return
-    crowd = clients // experiment.rows
+    crowd = _about("schedule", lambda: experiment.crowd)
     if experiment.secure and crowd < _LEAST_CROWD:
         raise ConfigError(
             f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, and an update is hidden "
@@ -51,7 +51,7 @@ def check(experiment: Experiment) -> None:
 
 def _check_protocol(experiment: Experiment) -> None:
     roster = dict.fromkeys(range(experiment.clients), b"")
-    plan = deal(roster, shards=experiment.rows, epoch=0, seed=b"")
+    plan = experiment.schedule.deal(roster, shards=experiment.rows, epoch=0, seed=b"")
     try:
         task = Task(
             job="check",

@@ -15,6 +15,7 @@ from f2ed.learning import Partition
 from f2ed.records import RunHeader
 from f2ed.secagg import Mode, quorum
 from f2ed.sharding import Guarantee, Plan, guarantee
+from f2ed.simulation.leaks import as_record, forecast
 from f2ed.simulation.settings import Experiment
 
 __all__ = ["digest", "header", "holds"]
@@ -39,7 +40,7 @@ def header(
 ) -> RunHeader:
     """Put the header together; `mode` says how updates are kept secret."""
     holding = holds(experiment)
-    hidden = _hidden_among(experiment, holding, mode)
+    hidden = _hidden_among(experiment, mode)
     return RunHeader(
         name=name,
         digest=digest(experiment),
@@ -64,6 +65,7 @@ def header(
         hidden_among=hidden,
         guarantee=msgspec.to_builtins(holding),
         verdict=_verdict(holding, hidden),
+        forecast=as_record(forecast(experiment)),
         notes=tuple(_notes(experiment, mode)),
         arm=arm,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -76,13 +78,13 @@ def holds(experiment: Experiment, opened: int | None = None) -> Guarantee:
     return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
 
 
-def _hidden_among(experiment: Experiment, holding: Guarantee, mode: Mode | Literal["none"]) -> int:
+def _hidden_among(experiment: Experiment, mode: Mode | Literal["none"]) -> int:
     """Return in the mean of how many clients, at the least, an update may be seen."""
     if mode == "all-or-nothing":
-        return holding.hidden_among
+        return experiment.crowd
     if mode == "dropout-tolerant":
         protocol = experiment.protocol
-        return protocol.survivors or quorum(mode, holding.hidden_among, protocol.colluders)[1]
+        return protocol.survivors or quorum(mode, experiment.crowd, protocol.colluders)[1]
     return 1
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from f2ed.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
 from f2ed.randomness import stream
 from f2ed.secagg import Mode, Terms
-from f2ed.sharding import ClientId, Plan, deal
+from f2ed.sharding import ClientId, Plan
 from f2ed.simulation.check import encoding
 from f2ed.simulation.epoch import SetUp, set_up, with_cost
 from f2ed.simulation.exchange import Clients, Round
@@ -74,7 +74,7 @@ class Sharded:
         """The protocol's mode for the smallest shard."""
         if not self._experiment.secure:
             return "clear"
-        return self._experiment.protocol.mode_for(self._experiment.clients // self._experiment.rows)
+        return self._experiment.leak_mode
 
     def plan(self, round_: int) -> Plan:
         """Deal for the round's epoch; it depends on the run's seed, not on the clients' keys, which are always new."""
@@ -82,7 +82,8 @@ class Sharded:
         if epoch not in self._plans:
             seed = stream(self._experiment.seed, "deal").bytes(32)
             roster = dict.fromkeys(range(self._experiment.clients), b"")
-            self._plans = {epoch: deal(roster, shards=self._experiment.rows, epoch=epoch, seed=seed)}
+            dealing = self._experiment.schedule.deal
+            self._plans = {epoch: dealing(roster, shards=self._experiment.rows, epoch=epoch, seed=seed)}
         return self._plans[epoch]
 
     def __call__(self, updates: Tensor, model: Tensor, round_: int, absent: Mapping[ClientId, str]) -> Rows:

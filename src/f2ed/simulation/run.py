@@ -1,5 +1,6 @@
 """One run, round by round: train, attack, protect, sum, estimate, move, evaluate, record."""
 
+import warnings
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from f2ed.errors import ConfigError
+from f2ed.errors import ConfigError, LeakWarning
 from f2ed.estimators import Estimate
 from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
 from f2ed.learning.datasets.base import Say, quiet
@@ -19,6 +20,7 @@ from f2ed.records import RoundRecord
 from f2ed.simulation.attackers import Attackers
 from f2ed.simulation.check import check, check_data
 from f2ed.simulation.header import digest, header, holds
+from f2ed.simulation.leaks import Follower, away, warning
 from f2ed.simulation.rows import Bare, Rows, Sharded
 from f2ed.simulation.settings import Experiment, experiment
 from f2ed.simulation.state import State
@@ -34,16 +36,23 @@ def simulate(
     device: str = "cpu",
     folder: Path | None = None,
     say: Say = quiet,
+    strict: bool = False,
     **stated: Any,
 ) -> Iterator[RoundRecord]:
     """Make an experiment ready, and return an iterator that takes a round at a time and yields its record.
 
     Settings are an `Experiment`, or keywords as in an experiment file: `simulate(data="digits", clients=30,
-    malicious=3, shards=10, attack="tma", rounds=5)`. `folder` is where data sets lie.
+    malicious=3, shards=10, attack="tma", rounds=5)`. `folder` is where data sets lie. A schedule that would expose
+    someone within these rounds is warned of, and refused if `strict`.
     """
     if (settings is None) == (not stated):
         raise ConfigError("simulate wants an Experiment or settings as keywords, one of the two")
-    simulation = Simulation(settings or experiment(stated), device=device, folder=folder, say=say)
+    settings = settings or experiment(stated)
+    if (exposed := warning(settings)) is not None:
+        if strict:
+            raise ConfigError(exposed)
+        warnings.warn(exposed, LeakWarning, stacklevel=2)
+    simulation = Simulation(settings, device=device, folder=folder, say=say)
     return (record for _, record in simulation.rounds())
 
 
@@ -80,6 +89,7 @@ class Simulation:
         self.malicious = tuple(sorted(map(int, picked)))
         self._attackers = self._enlist()
         self._rows = Sharded(experiment, self.digest[:16], workers) if experiment.sharded else Bare(experiment)
+        self._follower = Follower(self._rows.plan, experiment.clients)
         self.header = header(
             experiment,
             name=name or self.digest[:8],
@@ -122,6 +132,7 @@ class Simulation:
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)
             success = None if self._attackers is None else self._attackers.success(self._evaluator, model)
+        missed = (*state.away, away(rows, self._rows.plan(state.round)))
         record = RoundRecord(
             round=state.round,
             accuracy=score.accuracy,
@@ -130,10 +141,11 @@ class Simulation:
             success_every=None if success is None else success.every,
             step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
             stopped=stopped,
+            meter=self._follower(missed) if self.experiment.sharded else None,
             seconds=watch.read(),
             **self._seen(rows, estimate, state.round),
         )
-        return State(state.round + 1, model, state.previous if moved is None else moved, memory), record
+        return State(state.round + 1, model, state.previous if moved is None else moved, memory, missed), record
 
     def _enlist(self) -> Attackers | None:
         it = self.experiment

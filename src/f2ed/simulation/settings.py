@@ -19,7 +19,8 @@ from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.randomness import stream
-from f2ed.sharding import Fixed, Schedule
+from f2ed.sharding import EveryKRounds, Fixed, Schedule, safe_k
+from f2ed.sharding.leak import LeakMode
 from f2ed.simulation.complaints import complaint
 
 __all__ = ["PLUGINS", "Experiment", "experiment", "try_out"]
@@ -80,14 +81,24 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """How many rows the estimator sees if all is well."""
         return self.clients if self.shards == "none" else self.shards
 
+    @property
+    def crowd(self) -> int:
+        """The members of the smallest shard."""
+        return self.schedule.fewest(self.clients, self.rows)
+
+    @property
+    def leak_mode(self) -> LeakMode:
+        """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
+        return self.protocol.mode_for(self.crowd)
+
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the settings as they were meant, or raise `ConfigError` with the path of what is wrong."""
     given = {name: _plain(value, name) for name, value in settings.items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
     estimator = given["estimator"]
-    # The rest is read first, since epsilon follows from it.
-    outline = _convert(given | {"estimator": {"kind": "mean"}})
+    # The rest is read first, since epsilon and k follow from it.
+    outline = _with_k(given | {"estimator": {"kind": "mean"}})
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
     return msgspec.structs.replace(outline, estimator=_settled(estimator, outline))
@@ -113,6 +124,27 @@ def _plain(value: Any, name: str) -> Any:
         if name == "schedule" and "kind" in value:
             value["type"] = value.pop("kind")
     return value
+
+
+def _with_k(given: dict[str, Any]) -> Experiment:
+    """Read everything but the estimator; `k = "auto"` becomes what the leak meter finds safe for these rounds."""
+    schedule = given.get("schedule")
+    if not (isinstance(schedule, dict) and schedule.get("k") == "auto"):
+        return _convert(given)
+    outline = _convert(given | {"schedule": schedule | {"k": 1}})
+    if not (isinstance(outline.schedule, EveryKRounds) and outline.sharded):
+        raise ConfigError('schedule.k: "auto" is for every-k-rounds, with shards; state a number')
+    try:
+        k = safe_k(
+            clients=outline.clients,
+            shards=outline.rows,
+            rounds=outline.rounds,
+            dropout=outline.dropout,
+            mode=outline.leak_mode,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"schedule.k: {error}") from None
+    return msgspec.structs.replace(outline, schedule=EveryKRounds(k))
 
 
 def _convert(given: dict[str, Any]) -> Experiment:

@@ -5,6 +5,7 @@ the last answer are all there is to keep.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +15,14 @@ from torch import Tensor
 from f2ed.errors import ConfigError
 from f2ed.learning import Memory
 
-__all__ = ["State", "pack", "unpack"]
+__all__ = ["Away", "State", "pack", "unpack"]
+
+
+class Away(NamedTuple):
+    """What a round did not open: shards that stayed closed, and clients missing from those that opened."""
+
+    closed: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +36,8 @@ class State:
     """The last step, for estimators that start from it."""
     memory: Memory | None = None
     """Where clients have momentum."""
+    away: tuple[Away, ...] = ()
+    """For each round so far; with the deals it says which sums the server has seen."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +47,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     previous: bytes | None
     averages: bytes | None
     seen: bytes | None
+    away: tuple[Away, ...]
 
 
 def pack(state: State, digest: str) -> bytes:
@@ -50,6 +61,7 @@ def pack(state: State, digest: str) -> bytes:
             previous=None if state.previous is None else _bytes(state.previous),
             averages=None if memory is None else _bytes(memory.averages),
             seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
+            away=state.away,
         )
     )
 
@@ -67,7 +79,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> State:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
         memory = Memory(_tensor(packed.averages, device).view(len(seen), -1), seen)
     previous = None if packed.previous is None else _tensor(packed.previous, device)
-    return State(packed.round, _tensor(packed.model, device), previous, memory)
+    return State(packed.round, _tensor(packed.model, device), previous, memory, packed.away)
 
 
 def _bytes(tensor: Tensor) -> bytes:

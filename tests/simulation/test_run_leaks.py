@@ -1,0 +1,142 @@
+"""The leak meter of a run: what it forecasts, what it reads after each round, and that a resumed run reads the same."""
+
+import msgspec
+import pytest
+
+from f2ed.errors import ConfigError, LeakWarning
+from f2ed.records import read
+from f2ed.sharding import Batches, EveryKRounds
+from f2ed.simulation import Simulation, experiment, simulate
+from f2ed.simulation.leaks import Follower
+from f2ed.simulation.state import Away, pack, unpack
+
+SMALL = {
+    "data": {"kind": "synthetic", "side": 4, "train": 240, "test": 40},
+    "model": {"kind": "mlp", "hidden": [4]},
+    "clients": 24,
+    "malicious": 2,
+    "shards": 6,
+    "rounds": 8,
+    "estimator": "mean",
+    "secure": False,
+}
+
+
+def records(**changes):
+    simulation = Simulation(experiment(SMALL | changes), workers=1)
+    return simulation.header, [record for _, record in simulation.rounds()]
+
+
+def test_a_new_deal_each_round_is_forecast_to_expose_everyone_and_does():
+    header, rounds = records(schedule="every-round")
+    assert header.forecast.leaks
+    assert header.forecast.exposed == 24
+    assert [record.meter.rank for record in rounds[:4]] == [6, 11, 16, 21]
+    assert (rounds[0].meter.exposed, rounds[0].meter.first, rounds[0].meter.crowd) == (0, None, 4)
+    assert (rounds[-1].meter.exposed, rounds[-1].meter.rank, rounds[-1].meter.crowd) == (24, 24, 1)
+    first = next(record.round for record in rounds if record.meter.exposed)
+    assert rounds[-1].meter.first == first + 1 == header.forecast.first
+
+
+def test_fixed_shards_are_forecast_to_expose_nobody_and_do_not():
+    header, rounds = records(schedule="fixed")
+    assert not header.forecast.leaks
+    assert {(record.meter.rank, record.meter.exposed, record.meter.crowd) for record in rounds} == {(6, 0, 4)}
+
+
+def test_batches_are_dealt_whole_in_every_round():
+    header, rounds = records(schedule={"kind": "batches", "size": 2})
+    assert not header.forecast.leaks
+    assert [record.meter.rank for record in rounds[:2]] == [6, 11]
+    assert (rounds[-1].meter.rank, rounds[-1].meter.exposed, rounds[-1].meter.crowd) == (12, 0, 2)
+    assert header.settings["schedule"] == {"type": "batches", "size": 2, "k": 1}
+
+
+def test_drop_outs_are_read_from_what_was_opened():
+    tolerant = {"mode": "dropout-tolerant"}
+    _, strict = records(dropout=0.15)
+    _, lenient = records(dropout=0.15, protocol=tolerant)
+    assert strict[-1].meter.exposed == 0
+    assert lenient[-1].meter.exposed > 0
+    assert lenient[-1].meter.rank > strict[-1].meter.rank
+
+
+def test_without_shards_there_is_nothing_to_read():
+    header, rounds = records(shards="none", rounds=1)
+    assert header.forecast is None
+    assert rounds[0].meter is None
+
+
+def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
+    settings = experiment(SMALL | {"schedule": "every-round", "dropout": 0.1, "protocol": {"mode": "dropout-tolerant"}})
+    whole = Simulation(settings, workers=1)
+    steps = list(whole.rounds())
+    after, _ = steps[3]
+    again = Simulation(settings, workers=1)
+    state = unpack(pack(after, whole.digest), again.digest, again.device)
+    assert [record.meter for _, record in again.rounds(state)] == [record.meter for _, record in steps[4:]]
+
+
+def test_another_past_is_taken_in_from_the_start():
+    simulation = Simulation(experiment(SMALL), workers=1)
+    follow = Follower(simulation._rows.plan, 24)
+    assert follow((Away(closed=(0, 1)),)).rank == 4
+    assert follow((Away(closed=(0, 1)), Away())).rank == 6
+    assert follow((Away(closed=(5,)),)).rank == 5
+
+
+def test_simulate_warns_of_a_schedule_that_exposes_someone():
+    with pytest.warns(LeakWarning, match=r"determine all 24 clients one by one.*schedule = \"fixed\""):
+        simulate(**SMALL, schedule="every-round")
+
+
+def test_simulate_refuses_it_if_it_is_strict():
+    with pytest.raises(ConfigError, match="schedule: Over 8 rounds the sums determine all 24 clients"):
+        simulate(**SMALL, schedule="every-round", strict=True)
+    simulate(**SMALL, schedule="fixed", strict=True)
+
+
+def test_the_rounds_between_deals_can_be_left_to_the_meter():
+    found = experiment(SMALL | {"schedule": {"kind": "every-k-rounds", "k": "auto"}})
+    assert found.schedule == EveryKRounds(4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"schedule": {"kind": "batches", "size": 2, "k": "auto"}}, 'schedule.k: "auto" is for every-k-rounds'),
+        ({"schedule": {"kind": "every-k-rounds", "k": "auto"}, "shards": "none"}, "state a number"),
+        (
+            {
+                "schedule": {"kind": "every-k-rounds", "k": "auto"},
+                "dropout": 0.2,
+                "protocol": {"mode": "dropout-tolerant"},
+            },
+            "schedule.k: no number of rounds between deals is safe",
+        ),
+    ],
+)
+def test_where_the_meter_cannot_choose_it_says_so(changes, why):
+    with pytest.raises(ConfigError, match=why):
+        experiment(SMALL | changes)
+
+
+def test_batches_too_large_for_the_shards_are_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match="schedule: 24 clients make 4 batches of 6, too few for 6 shards"):
+        Simulation(experiment(SMALL | {"schedule": {"kind": "batches", "size": 6}}))
+
+
+def test_uneven_batches_are_not_said_to_hide_more_than_their_smallest_shard():
+    settings = experiment(SMALL | {"clients": 26, "schedule": {"kind": "batches", "size": 3}, "secure": True})
+    assert settings.schedule == Batches(3)
+    assert Simulation(settings, workers=1).header.hidden_among == 3
+
+
+def test_records_of_older_versions_have_no_meter_and_are_read(tmp_path):
+    header, rounds = records(rounds=1)
+    old = [msgspec.to_builtins(header), msgspec.to_builtins(rounds[0])]
+    del old[0]["forecast"], old[1]["meter"]
+    path = tmp_path / "old.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in old))
+    log = read(path)
+    assert (log.header.forecast, log.rounds[0].meter) == (None, None)
