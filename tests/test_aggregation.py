@@ -55,12 +55,15 @@ class InMemory:
             self.states[client],
             request,
             model=self.models[client],
-            contribution=contribution(self.updates[client], client, key=secret("rounding", client)),
+            contribution=lambda terms: self.encoded(client, terms),
             entropy=secret("entropy", client, self.calls),
             threads=1,
         )
         self.states[client] = answer.state
         return answer.reply
+
+    def encoded(self, client, terms):
+        return contribution(self.updates[client], client, key=secret("rounding", client))(terms)
 
 
 def task_for(exchange, **changes):
@@ -369,3 +372,72 @@ def test_memory_grows_with_the_shards_and_not_with_the_clients():
     assert audit.opened == (0, 1, 2)
     totals_and_means, one_upload = 2 * 3 * 4 * coordinates, 4 * coordinates
     assert peak < totals_and_means + 6 * one_upload
+
+
+NOISY = Encoding(clip=1.0, l2=2.0, bits=16)
+
+
+@pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_with_noise_masked_equals_plain_to_the_bit(mode, colluders):
+    protocol = Protocol(mode=mode, colluders=colluders)
+    secured, cleared = InMemory(15), InMemory(15, clear=True)
+    plan = plan_for(secured, 3)
+    changes = {"encoding": NOISY, "noise": 1.5, "protocol": protocol}
+    masked = shard_means(secured, plan, task_for(secured, **changes))
+    plain = shard_means(cleared, plan, task_for(cleared, secure=False, **changes))
+    assert len(masked.means) == 3
+    assert masked.means.tobytes() == plain.means.tobytes()
+
+
+@pytest.mark.parametrize(("mode", "carriers"), [("all-or-nothing", 5), ("dropout-tolerant", 3)])
+def test_noise_is_shared_by_the_fewest_who_may_be_opened(mode, carriers):
+    exchange = InMemory(15)
+    task = task_for(exchange, encoding=NOISY, noise=1.5, protocol=Protocol(mode=mode))
+    for terms in shard_terms(plan_for(exchange, 3), task):
+        assert (terms.noise, terms.carriers) == (1.5, carriers)
+
+
+@pytest.mark.parametrize(("gone", "honest"), [((), 5), ((0,), 4), ((0, 1), 3)])
+def test_drop_outs_leave_no_less_noise_than_was_stated(gone, honest):
+    exchange = InMemory(5, 40_000, drop=lambda call, i: call >= 3 and i in gone)
+    exchange.updates = dict.fromkeys(exchange.updates, np.zeros(40_000, np.float32))
+    task = task_for(exchange, encoding=NOISY, noise=1.5, protocol=Protocol(mode="dropout-tolerant"))
+    means, audit = shard_means(exchange, plan_for(exchange, 1), task)
+    stated = 1.5 * NOISY.sensitivity(40_000) * NOISY.unit
+    assert means[0].std() * honest == pytest.approx(stated * (honest / 3) ** 0.5, rel=0.015)
+    assert audit.shards[0].loss == pytest.approx(1 / (2 * 1.5**2) * 3 / honest, rel=1e-6)
+
+
+def test_noise_of_colluders_does_not_count():
+    exchange = InMemory(5)
+    protocol = Protocol(mode="all-or-nothing", colluders=2)
+    _, audit = shard_means(
+        exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, protocol=protocol)
+    )
+    assert audit.shards[0].loss == pytest.approx(0.5)
+
+
+def test_a_closed_shard_costs_nobody_anything():
+    exchange = InMemory(8, drop=lambda call, i: i == 0)  # noqa: ARG005
+    plan = plan_for(exchange, 2)
+    _, audit = shard_means(exchange, plan, task_for(exchange, encoding=NOISY, noise=1.0))
+    closed = plan.shard_of(0)
+    assert audit.shards[closed].loss == 0
+    assert audit.shards[1 - closed].loss == pytest.approx(0.5)
+
+
+def test_in_the_clear_an_update_has_its_own_noise_alone():
+    exchange = InMemory(4, clear=True)
+    _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, secure=False))
+    assert audit.shards[0].loss == pytest.approx(4 * 0.5)
+
+
+def test_a_sum_that_was_opened_and_not_believed_still_costs():
+    """The server has seen it."""
+    exchange = InMemory(4)
+    honest = exchange.encoded
+    exchange.encoded = lambda client, terms: honest(client, terms) + np.uint32((client == 1) * 2**30)
+    _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0))
+    assert "reach at most" in audit.missing[0]
+    assert audit.shards[0].loss == pytest.approx(0.5)

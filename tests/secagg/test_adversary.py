@@ -5,6 +5,7 @@ known from the literature.
 """
 
 import hashlib
+from math import inf
 
 import msgspec
 import numpy as np
@@ -338,6 +339,22 @@ TERMS = [
     pytest.param({}, {"colluders": 1}, "allow for 0 colluders; this client asks for 1", id="too few colluders"),
     pytest.param({}, {"survivors": 5}, "sums of 4 may be opened; this client hides among 5", id="crowd too small"),
     pytest.param({"mode": "clear"}, {}, "mode 'clear'", id="another mode"),
+    pytest.param({}, {"noise": 1.0}, "noise of 0 times the clip; this client asks for 1", id="no noise"),
+    pytest.param({"noise": 0.9, "carriers": 4}, {"noise": 1.0}, "noise of 0.9 times", id="noise lowered"),
+    pytest.param({"noise": 1.0, "l2": inf}, {}, "noise without an L2 clip", id="noise without a clip"),
+    pytest.param({"carriers": 2}, {}, "2 members to carry noise, and no noise", id="carriers of nothing"),
+    pytest.param(
+        {"noise": 1.0, "carriers": 5},
+        {"noise": 1.0},
+        "noise that takes 5 members, and a sum of 4",
+        id="noise that drop-outs would take away",
+    ),
+    pytest.param(
+        {"noise": 1.0, "carriers": 5, "mode": "dropout-tolerant", "colluders": 1, "survivors": 5},
+        {},
+        "with 1 colluders may be opened; let at most 4 carry it",
+        id="noise that colluders would leave out",
+    ),
 ]
 
 
@@ -347,6 +364,22 @@ def test_a_client_refuses_terms_that_could_single_it_out(changes, policy, why):
     terms = replace(make_terms(range(1, 7)), **changes)
     shard.respond(VICTIM, write(Invite(terms)))
     assert why in shard.refusals[VICTIM]
+
+
+def test_a_server_that_told_others_of_less_noise_opens_nothing():
+    """The noise is bound: a member that was told of more derives other masks, and its upload another context."""
+    shard = Shard(4, "all-or-nothing", noise=1.0, carriers=4)
+    honest = shard.terms
+
+    def lie(step, client, data):
+        if step == "upload" and client == VICTIM:
+            asked = read_request(data)
+            return write(replace(asked, terms=replace(honest, noise=2.0)))
+        return data
+
+    outcome = shard.run(request=lie)
+    assert outcome.total is None
+    assert "another context" in outcome.dropped[VICTIM]
 
 
 def test_a_client_refuses_a_request_of_one_mode_with_terms_of_another():

@@ -50,6 +50,7 @@ GOOD = {
     "dropout-tolerant, consistency step skipped": {
         "size": 5, "threshold": 4, "survivors": 4, "consistent": False, "drop": ("upload", 5),
     },
+    "dropout-tolerant, noise that three members carry": {"size": 4, "noise": 1.5, "carriers": 3},
 }  # fmt: skip
 
 

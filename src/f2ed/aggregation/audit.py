@@ -23,11 +23,13 @@ class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no mean, or None if there is one."""
     dropped: dict[ClientId, str]
     clipped: int
-    """Coordinates cut off, over all survivors."""
+    """Coordinates cut off, over all survivors. With noise nobody counts, here and below: it is always 0."""
     shortened: int
     """Survivors whose update was shortened to the L2 clip."""
     bytes_up: int
     bytes_down: int
+    loss: float | None = None
+    """The zCDP rho that this round cost each survivor; 0 if the shard stayed closed, None without noise."""
 
 
 @final

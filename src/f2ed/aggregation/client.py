@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.encoding import Encoding, Update, encode
+from f2ed.aggregation.task import agreed_encoding
+from f2ed.encoding import Update, encode
 from f2ed.secagg import Contribution, Terms
 from f2ed.sharding import ClientId
 
@@ -13,11 +14,11 @@ __all__ = ["contribution"]
 def contribution(update: Update, client: ClientId, *, key: bytes) -> Contribution:
     """Return what a client hands to `secagg.respond`: its update, encoded when the terms are known.
 
-    `key` seeds the rounding: 32 bytes of `os.urandom`, or of a named stream in a simulation.
+    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or of a named stream in a simulation.
     """
 
     def encoded(terms: Terms) -> npt.NDArray[np.unsignedinteger]:
-        encoding = Encoding(terms.clip, terms.l2, terms.bits, terms.ring)
+        encoding = agreed_encoding(terms, len(update))
         weight = terms.weight(client) / terms.weight_cap
         return encode(update, encoding, clients=len(terms.members), key=key, weight=weight)
 

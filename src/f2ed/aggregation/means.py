@@ -8,7 +8,7 @@ import numpy as np
 
 from f2ed.aggregation.audit import Audit
 from f2ed.aggregation.shard import Means, Shard
-from f2ed.aggregation.task import Task, shard_terms
+from f2ed.aggregation.task import Task, agreed_encoding, shard_terms
 from f2ed.errors import PeerError
 from f2ed.secagg import SignedKey, secure_sum
 from f2ed.sharding import ClientId, Plan
@@ -78,7 +78,7 @@ def shard_means(
     for index, terms in enumerate(shard_terms(plan, task)):
         known = book.get((terms.epoch, terms.members), ())
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
-        shards.append(Shard(terms, server, task.encoding, means[index]))
+        shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
         with ThreadPoolExecutor(len(shards)) as pool:
             list(pool.map(lambda shard: _lockstep(exchange, [shard]), shards))

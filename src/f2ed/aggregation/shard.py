@@ -5,6 +5,7 @@ from collections.abc import Generator
 import numpy as np
 import numpy.typing as npt
 
+from f2ed.accountant import rho
 from f2ed.aggregation.audit import ShardAudit
 from f2ed.encoding import Encoding, decode_mean
 from f2ed.errors import PeerError
@@ -57,6 +58,20 @@ class Shard:
             shortened=self._clipped[1],
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,
+            loss=self._loss(len(outcome.survivors) if outcome else 0),
+        )
+
+    def _loss(self, survivors: int) -> float | None:
+        """Return what this opening costs a survivor, by the noise of those who do not help the server."""
+        if not self.terms.noise or not survivors:
+            return 0.0 if self.terms.noise else None
+        # In the clear the server sees each update with its own noise alone.
+        honest = 1 if self.terms.mode == "clear" else max(1, survivors - self.terms.colluders)
+        return rho(
+            sensitivity=self._encoding.sensitivity(len(self._row)),
+            deviation=self._encoding.deviation,
+            honest=honest,
+            coordinates=len(self._row),
         )
 
     def _sent(self, requests: Requests) -> Requests:

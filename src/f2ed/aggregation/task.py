@@ -9,7 +9,7 @@ from f2ed.encoding import Encoding
 from f2ed.secagg import Mode, Terms, quorum
 from f2ed.sharding import ClientId, Plan
 
-__all__ = ["Protocol", "Task", "shard_terms"]
+__all__ = ["Protocol", "Task", "agreed_encoding", "shard_terms"]
 
 _MOST_ALL_OR_NOTHING = 10
 
@@ -31,6 +31,14 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             return "all-or-nothing" if members <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
         return self.mode
 
+    def quorum_for(self, mode: Mode, members: int) -> tuple[int, int]:
+        """Return (threshold, survivors): how many shares rebuild a secret, and the fewest who may be opened."""
+        threshold, survivors = quorum(mode, members, self.colluders)
+        if mode == "dropout-tolerant":
+            threshold = self.threshold or threshold
+            survivors = self.survivors or max(survivors, threshold)
+        return threshold, survivors
+
 
 @final
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +58,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     weights: Mapping[ClientId, int] | None = None
     """Public weights, none above the cap; without them all are equal."""
     weight_cap: int = 1
+    noise: float = 0.0
+    """Standard deviation of the noise in a shard's sum, as a multiple of the longest encoded update; 0 for none."""
     secure: bool = True
     """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
 
@@ -59,13 +69,18 @@ def shard_terms(plan: Plan, task: Task) -> tuple[Terms, ...]:
     return tuple(_terms(index, members, plan, task) for index, members in enumerate(plan.shards))
 
 
+def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
+    """Return how an update is encoded under these terms: the same for the clients and the server."""
+    quiet = Encoding(terms.clip, terms.l2, terms.bits, terms.ring)
+    return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
+
+
 def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
     mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
-    threshold, survivors = quorum(mode, len(members), protocol.colluders)
-    if mode == "dropout-tolerant":
-        threshold = protocol.threshold or threshold
-        survivors = protocol.survivors or max(survivors, threshold)
+    threshold, survivors = protocol.quorum_for(mode, len(members))
+    carriers = _carriers(len(members), task) if task.noise else 1
+    noisy = encoding.noisy(task.noise, coordinates=task.coordinates, carriers=carriers)
     return Terms(
         job=task.job,
         epoch=plan.epoch if task.epoch is None else task.epoch,
@@ -78,10 +93,18 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) ->
         colluders=protocol.colluders,
         consistent=protocol.consistent,
         length=encoding.length(task.coordinates),
-        ring=encoding.ring_for(len(members)).bits,
+        ring=noisy.ring_for(len(members)).bits,
         bits=encoding.bits,
         clip=encoding.clip,
         l2=encoding.l2,
         weights=() if task.weights is None else tuple(task.weights[client] for client in members),
         weight_cap=task.weight_cap,
+        noise=task.noise,
+        carriers=carriers,
     )
+
+
+def _carriers(members: int, task: Task) -> int:
+    """Return how many honest members the smallest sum that may be opened has; added in the clear, no other number."""
+    _, fewest = task.protocol.quorum_for(task.protocol.mode_for(members), members)
+    return max(1, fewest - task.protocol.colluders)

@@ -6,6 +6,7 @@ its upload then opens nothing.
 
 import struct
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Literal, final
 
 import msgspec
@@ -56,6 +57,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     weights: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=MOST_MEMBERS)] = ()
     """One public weight per member, or none at all for equal weights."""
     weight_cap: Annotated[int, Meta(ge=1, le=2**40)] = 1
+    noise: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Standard deviation of the noise in the sum, as a multiple of the longest encoded update; 0 for none."""
+    carriers: Annotated[int, Meta(ge=1, le=MOST_MEMBERS)] = 1
+    """By how many members' noise the sum reaches it: each adds 1/√carriers of it."""
 
     def weight(self, client: ClientId) -> int:
         """Return a member's public weight; with equal weights everyone has the cap, which is 1."""
@@ -82,6 +87,7 @@ def check(terms: Terms) -> None:
             f"{count} terms of {terms.bits} bits overflow a {terms.ring}-bit sum; use at most {most} bits"
         )
     _check_weights(terms)
+    _check_noise(terms)
     if terms.mode != "clear":
         _check_quorum(terms, count)
         _check_balance(terms)
@@ -96,6 +102,22 @@ def _check_weights(terms: Terms) -> None:
         raise ConfigError(f"{len(terms.weights)} weights for {len(terms.members)} members; give one each")
     if (heaviest := max(terms.weights)) > terms.weight_cap:
         raise ConfigError(f"a weight of {heaviest} above the cap of {terms.weight_cap}; cap the weights first")
+
+
+def _check_noise(terms: Terms) -> None:
+    """Refuse noise that the smallest sum that may be opened would not have."""
+    if not terms.noise:
+        if terms.carriers != 1:
+            raise ConfigError(f"{terms.carriers} members to carry noise, and no noise; leave it at 1")
+        return
+    if not isfinite(terms.l2):
+        raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
+    honest = len(terms.members) if terms.mode == "clear" else terms.survivors - terms.colluders
+    if terms.carriers > honest:
+        raise ConfigError(
+            f"noise that takes {terms.carriers} members, and a sum of {terms.survivors} with {terms.colluders} "
+            f"colluders may be opened; let at most {honest} carry it"
+        )
 
 
 def _check_quorum(terms: Terms, count: int) -> None:
@@ -154,6 +176,8 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
         unsigned(terms.weight_cap),
         unsigned(len(terms.weights)),
         *map(unsigned, terms.weights),
+        struct.pack(">d", terms.noise),
+        unsigned(terms.carriers),
         PRG,
         model,
     )

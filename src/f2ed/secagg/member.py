@@ -37,6 +37,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """The fewest members among whose updates this client will have its own opened."""
     subsets: int = 100
     """In how many different sets of survivors of one shard it may be opened: each difference of two sums tells more."""
+    noise: float = 0.0
+    """The least noise in a sum with this client's update that the terms must state, as a multiple of its clip."""
     clear: bool = False
     """Whether to upload in the clear when asked to, as simulations do; there is no secrecy then."""
 
@@ -72,6 +74,8 @@ def accept(member: Member, terms: Terms) -> None:
         raise Refusal(f"client {strangers[0]} is not on the roster: nobody vouches for its key")
     if member.shard is not None and tuple(sorted(member.shard(terms.round))) != terms.members:
         raise Refusal("the members are not those that the roster, the round and the seed give this client's shard")
+    if terms.noise < member.noise:
+        raise Refusal(f"the terms state noise of {terms.noise:g} times the clip; this client asks for {member.noise:g}")
     if terms.mode == "clear":
         if not member.clear:
             raise Refusal("an upload in the clear was asked for; this client only takes part in secret sums")
