@@ -186,3 +186,23 @@ def test_list_without_a_kind_shows_everything(f2ed):
         "models",
         "partitions",
     }
+
+
+SCHEDULES = FILE.replace("rounds = 2", 'rounds = 9\nschedule = ["fixed", "every-round"]').replace(
+    '\nattack = ["none", "tma"]\nestimator = ["mean", "filter-l2"]', '\nestimator = "mean"'
+)
+
+
+def test_it_warns_of_a_schedule_that_exposes_single_clients(f2ed, file):
+    file.write_text(SCHEDULES)
+    status, out, _ = f2ed("run", file, "--device", "cpu")
+    assert status in (0, None)
+    assert "Warning, 1 of 2 runs, such as every-round: schedule: Over 9 rounds the sums determine all 12" in out
+
+
+def test_with_strict_it_refuses_that_schedule_before_anything_starts(f2ed, file, tmp_path):
+    file.write_text(SCHEDULES)
+    status, _, _ = f2ed("run", file, "--device", "cpu", "--strict")
+    assert status.startswith("1 of 2 runs, such as every-round: schedule: Over 9 rounds")
+    assert not (tmp_path / "runs").exists()
+    assert f2ed("run", file, "--device", "cpu", "--strict", "--only", "fixed")[0] in (0, None)

@@ -26,6 +26,7 @@ try:
     from f2ed.experiments import Cell, Event, Summary, prepare, read, run_all, summarise
     from f2ed.experiments.parallel import run_in_processes
     from f2ed.experiments.run import place
+    from f2ed.simulation.leaks import warning
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
@@ -54,13 +55,17 @@ def run(
         bool, Parameter(negative="", help="Serve the live page meanwhile, on this machine alone.")
     ] = False,
     port: Annotated[int, Parameter(help="Where --watch listens; 0 is any port that is free.")] = 8642,
+    strict: Annotated[
+        bool, Parameter(negative="", help="Refuse a schedule of shards that exposes single clients.")
+    ] = False,
     json: Annotated[bool, Parameter(negative="", help="Print the outcome as JSON for a program to read.")] = False,
 ) -> None:
     """Run the experiments of a file, side by side or one after another.
 
     Everything is checked before anything starts. Finished runs are not repeated, and a run that was interrupted, by
     Ctrl-C or otherwise, goes on where it was when the same command is given again. At the end come a verdict, a table
-    and a page with the curves (the extra `report`); with --watch the page can be looked at from the start.
+    and a page with the curves (the extra `report`); with --watch the page can be looked at from the start. A schedule
+    that would show the server single clients within the planned rounds is warned of, and refused with --strict.
 
     Example: f2ed run experiments/demo.toml
 
@@ -86,6 +91,7 @@ def run(
     if not chosen:
         names = "; ".join(cell.name for cell in cells)
         raise ConfigError(f"--only {' '.join(only)}: no run of {file} has that in its name; there are: {names}")
+    _judge_schedules(chosen, console, strict=strict)
     folder = out / file.stem
     if jobs > 1 and len(chosen) > 1:
         events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
@@ -125,6 +131,19 @@ def _device(wanted: str) -> str:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"--device {wanted}: torch finds no GPU here; use cpu")
     return wanted
+
+
+def _judge_schedules(cells: Sequence[Cell], console: Console, *, strict: bool) -> None:
+    """Warn of schedules that would expose single clients within the planned rounds, or refuse them."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        if (said := warning(cell.experiment)) is not None:
+            found.setdefault(said, []).append(cell.name)
+    for said, names in found.items():
+        which = "every run" if len(names) == len(cells) else f"{len(names)} of {len(cells)} runs, such as {names[0]}"
+        if strict:
+            raise ConfigError(f"{which}: {said}")
+        console.print(f"Warning, {which}: {said}", style="yellow", soft_wrap=True, markup=False)
 
 
 class _Board:
