@@ -19,13 +19,17 @@ __all__ = ["MPA"]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
+_PASSES = 10
+"""Over the chosen images alone, for each local epoch: enough to learn them."""
+
 
 class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
     """Make the model mistake a few chosen test images, while the update stays near an honest one.
 
     The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
     own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
-    labels, boosted. With strategy = "explicit" they train honestly, then on the chosen images alone, and boost all that
+    labels, boosted. That one is a step of Adam at `lr`, as in the inventors' code: with the honest clients' plain SGD
+    (`lr` and `optimiser` none) a small learning rate makes it too short to matter. With strategy = "explicit" they train honestly, then on the chosen images alone, and boost all that
     the latter moved: stronger, and easier to see. Success is the share of the `images` that get the label wanted.
 
     The authors' variant knows no honest reference: it trains on the chosen images, and holds to a point a tenth of
@@ -40,8 +44,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
     rho: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-4
     benign_steps: Count = 10
     epochs: Count | None = None
-    lr: Positive | None = None
-    optimiser: Literal["sgd", "adam"] | None = None
+    lr: Positive | None = 1e-3
+    optimiser: Literal["sgd", "adam"] | None = "adam"
     variant: Variant = "inventors"
 
     def goal(self, exam: Exam) -> Goal:
@@ -68,7 +72,7 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
 
     def _alternate(self, crew: Crew, lure: list[Examples]) -> Array:
         anchor = Pull(self.rho, crew.model + crew.train(crew.data))
-        once, one_step = self._schedule(1), self._schedule(1, self.images)
+        once, one_step = Schedule(epochs=1), self._schedule(1, self.images)
         here = anchor.centre * 0 + crew.model
         for _ in range(self.epochs or crew.honest.epochs or 1):
             for part in _in_parts(crew, self.benign_steps * (crew.honest.batch or 1)):
@@ -78,9 +82,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
 
     def _explicit(self, crew: Crew, lure: list[Examples]) -> Array:
         honest = crew.train(crew.data)
-        return honest + self._boosted(
-            crew.train(lure, schedule=self._schedule(self.epochs), start=crew.model + honest), crew
-        )
+        passes = self._schedule(self.epochs or _PASSES * (crew.honest.epochs or 1))
+        return honest + self._boosted(crew.train(lure, schedule=passes, start=crew.model + honest), crew)
 
     def _boosted(self, moved: Array, crew: Crew) -> Array:
         factors = boosts(self.boost, crew.shards, crew.malicious, shard_aware=self.shard_aware)
