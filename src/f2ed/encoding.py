@@ -158,6 +158,9 @@ def shorten(update: Update, encoding: Encoding) -> float:
     """Return the factor, at most 1, that brings an update to the L2 clip; refuse one that is not finite."""
     if update.ndim != 1 or not np.issubdtype(update.dtype, np.floating):
         raise ConfigError(f"an update of {update.dtype} and shape {update.shape}; flatten it to one vector of floats")
+    peak = _peak(update)
+    if encoding.l2 == inf and isfinite(peak * peak * len(update)):
+        return 1.0
     norm = _norm(update)
     if not isfinite(norm):
         bad = len(update) - int(np.isfinite(update).sum())
@@ -186,9 +189,10 @@ def quantise(
     for start in range(0, len(update), _BLOCK):
         with np.errstate(over="ignore"):  # What overflows is infinite, and cut like anything else that is too large.
             values = update[start : start + _BLOCK].astype(real) * scale
-        # Half a step beyond the clip is within what rounding does to a coordinate at the clip.
-        cut += int(np.count_nonzero(np.abs(values) > largest + 0.5))
-        np.clip(values, -largest, largest, out=values)
+        if _peak(values) > largest:
+            # Half a step beyond the clip is within what rounding does to a coordinate at the clip.
+            cut += int(np.count_nonzero(np.abs(values) > largest + 0.5))
+            np.clip(values, -largest, largest, out=values)
         if weight < 1:  # Weighted after it was cut, so that everyone is cut at the same height.
             values *= real(weight)
         some = lots[: len(values)]
@@ -223,7 +227,8 @@ def decode_mean(
     square = 0.0
     for start in range(0, coordinates, _BLOCK):
         block = signed[start : min(start + _BLOCK, coordinates)] * factor
-        square += _square(block)
+        if encoding.l2 < inf:
+            square += _square(block)
         mean[start : start + len(block)] = block
     # Rounding moves every term by less than one step; noise has about √d times its deviation.
     longest = encoding.l2 + sqrt(coordinates) * factor * survivors + factor * noise * (sqrt(coordinates) + TAILS)
@@ -239,6 +244,10 @@ def decode_mean(
 def _signed(words: Words) -> npt.NDArray[np.signedinteger[Any]]:
     """View the words as numbers that may be negative, before they are reduced to the ring."""
     return words.view(words.dtype.str.replace("u", "i"))
+
+
+def _peak(values: Update) -> float:
+    return max(float(values.max(initial=0)), -float(values.min(initial=0)))
 
 
 def _norm(values: npt.NDArray[Any]) -> float:
