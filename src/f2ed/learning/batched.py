@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from f2ed.learning.gradients import DenseGradients, Gradients
+from f2ed.learning.gradients import Gradients
 from f2ed.learning.optimiser import begin, step
 from f2ed.learning.schedule import Schedule
+from f2ed.learning.stack import StackGradients
 
 __all__ = ["train_batched"]
 
@@ -53,7 +54,7 @@ class _Training:
         now = self.weights[:active]
         # Whole rows are picked twice as fast by index_select as by indexing.
         images = self.pool.index_select(0, index.reshape(-1)).view(*index.shape, *self.pool.shape[1:])
-        if self.plain and isinstance(self.gradients, DenseGradients):
+        if self.plain and isinstance(self.gradients, StackGradients):
             self.gradients.descend(now, images, labels, shares * self.settings.lr)
             return
         slope = self.gradients(now, self.buffers, images, labels, shares)

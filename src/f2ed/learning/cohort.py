@@ -1,18 +1,21 @@
 """Train all clients of a round, by whichever path is fastest for the model and the device."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from f2ed.learning.batched import train_batched
+from f2ed.learning.convolutions import Convolutions, OneByOne
 from f2ed.learning.datasets.base import Say, quiet
-from f2ed.learning.gradients import Gradients, by_hand, by_vmap
+from f2ed.learning.gradients import Gradients, by_vmap
 from f2ed.learning.local import Job, Local, Turn
 from f2ed.learning.probe import disagreement, draws_lots, has_convolutions
 from f2ed.learning.schedule import Schedule, lay_out
+from f2ed.learning.stack import by_hand
 from f2ed.learning.threads import cores, in_threads
 from f2ed.learning.vector import layout
 
@@ -25,10 +28,10 @@ _COORDINATES_AT_ONCE = 1 << 20
 class Cohort:
     """A model ready to train many clients, each from the same weights.
 
-    On a GPU all clients train at once under `vmap`. On a CPU stacks of dense layers train in groups by
-    batched matrix products, other models without convolutions under `vmap`, and convolutional ones
-    client by client in threads. A model that `vmap` refuses, or for which it gives other gradients than
-    the reference, is trained client by client; `path` and `say` tell what was chosen and why.
+    Plain stacks of layers go by hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups
+    or, with convolutions, one by one. Other models go by `vmap`, but convolutional ones on a CPU client by client in
+    threads, and so does a model that `vmap` refuses. Whatever gives other gradients than the reference is not
+    used; `path` and `say` tell what was chosen and why. All is in full float32, also on a GPU that could do with less.
 
     An update depends on the seed, the round, the client's number and its job alone: not on which other
     clients train, nor on the number of workers.
@@ -49,13 +52,14 @@ class Cohort:
     def __call__(self, start: Tensor, jobs: Sequence[Job], *, seed: int, round_: int) -> Tensor:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
-        if jobs and not self.path:
-            self._choose(start, jobs[0])
-        if self._locals:
-            self._train_alone(start, jobs, out, seed, round_)
-        else:
-            for schedule in lay_out(jobs, seed, round_):
-                self._train_together(start, schedule, out)
+        with _precisely(self.device):
+            if jobs and not self.path:
+                self._choose(start, jobs[0])
+            if self._locals:
+                self._train_alone(start, jobs, out, seed, round_)
+            else:
+                for schedule in lay_out(jobs, seed, round_):
+                    self._train_together(start, schedule, out)
         return out
 
     def _choose(self, start: Tensor, job: Job) -> None:
@@ -66,17 +70,27 @@ class Cohort:
             self.path, self._locals = "one by one", [reference]
             self.say("the model draws random numbers as it trains: clients are trained one by one")
             return
-        wrong: str | None = ""
-        if not (on_cpu and has_convolutions(self.model)):
-            hand = by_hand(self.model)
-            self._gradients = [hand or by_vmap(self.model) for _ in range(self.workers)]
-            wrong = disagreement(self._gradients[0], reference, start, job.data)
-            self.path = "dense" if hand else "vmap"
+        wrong = ""
+        for path, gradients in self._candidates():
+            complaint = disagreement(gradients[0], reference, start, job.data)
+            if complaint is None:
+                self.path, self._gradients = path, gradients
+                return
+            wrong = f"{path} does not suit the model ({complaint})"
         if wrong:
-            self.say(f"clients are trained one at a time by each worker: vmap does not suit the model ({wrong})")
-        if wrong is not None:
-            self.path = "workers"
-            self._locals = [Local(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
+            self.say(f"clients are trained one at a time by each worker: {wrong}")
+        self.path = "workers"
+        self._locals = [Local(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
+
+    def _candidates(self) -> Iterator[tuple[str, list[Gradients]]]:
+        """Yield the ways to train many clients at once that may suit the model, fastest first."""
+        on_cpu = self.device.type == "cpu"
+        convolutions = OneByOne if on_cpu else _for_a_gpu()
+        by_hands = [hand for _ in range(self.workers) if (hand := by_hand(self.model, convolutions))]
+        if by_hands:
+            yield "by hand", list[Gradients](by_hands)
+        if not (on_cpu and has_convolutions(self.model)):
+            yield "vmap", [by_vmap(self.model) for _ in range(self.workers)]
 
     def _train_alone(self, start: Tensor, jobs: Sequence[Job], out: Tensor, seed: int, round_: int) -> None:
         """Train client by client, each worker with a copy of the model."""
@@ -95,6 +109,8 @@ class Cohort:
         trained = self.layout.trained
         if self.device.type == "cpu":
             chunk = max(1, min(_COORDINATES_AT_ONCE // trained, -(-schedule.clients // self.workers)))
+            if has_convolutions(self.model):
+                chunk = 1  # Their activations fill the cache.
             parts = (schedule.part(at, at + chunk) for at in range(0, schedule.clients, chunk))
             in_threads((partial(train_batched, start, trained, part, out) for part in parts), self._gradients)
             return
@@ -109,3 +125,27 @@ class Cohort:
                 self.say(f"the GPU's memory is too small for all clients: {chunk} at once")
             else:
                 at += chunk
+
+
+def _for_a_gpu() -> type[Convolutions] | None:
+    """Return the convolutions for many clients at once on a GPU; None where torch came without Triton."""
+    try:
+        from f2ed.learning.in_triton import InTriton  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
+    except ModuleNotFoundError:
+        return None
+    return InTriton
+
+
+@contextmanager
+def _precisely(device: torch.device) -> Iterator[None]:
+    """Work on this device, and in full float32: TF32, which torch allows convolutions, blurs updates by a percent."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        with torch.cuda.device(device):
+            yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
