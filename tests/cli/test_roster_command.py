@@ -16,6 +16,7 @@ from f2ed import ConfigError
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
 from f2ed.flower.roster import read_roster
+from f2ed.sharding import Batches
 
 
 @pytest.fixture
@@ -136,3 +137,13 @@ def _shakes_hands(client, server, name):
             except ssl.SSLCertVerificationError:
                 return False
     return one.version() is not None
+
+
+def test_batches_are_signed_for_and_stay_together(begun):
+    close(begun, shards=2, crowd=4, batches=2, every=3)
+    roster = read_roster(begun / "roster.json")
+    assert roster.schedule == Batches(2, k=3)
+    company = [{frozenset(shard) for shard in roster.plan(turn).shards} for turn in range(0, 60, 3)]
+    for client in range(8):
+        met = [next(shard for shard in shards if client in shard) for shards in company]
+        assert len(frozenset.intersection(*met)) >= 2

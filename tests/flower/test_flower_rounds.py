@@ -11,8 +11,11 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from f2ed import ConfigError, Encoding, FilterL2, Mean
 from f2ed.aggregation import Task, shard_means
 from f2ed.flower import F2ed, identity
+from f2ed.flower.keyfiles import read_private
+from f2ed.flower.roster import signed, write_roster
 from f2ed.flower.wire import reply_bytes, reply_content
 from f2ed.randomness import stream
+from f2ed.sharding import Batches, EveryRound, exposure
 from f2ed.simulation.exchange import Clients
 from f2ed.simulation.exchange import Round as InProcess
 
@@ -365,3 +368,59 @@ def test_the_filter_does_not_believe_a_spoilt_shard(federation):
     result = leader.start(grid, model(), num_rounds=1)
     assert leader.reports[0].weights[2] == 0
     assert np.abs(vector(result.arrays) - vector(model())).max() < 0.1
+
+
+def with_schedule(tmp_path, roster, schedule, shards):
+    """Sign the roster of the tests anew; its nodes read it from the file."""
+    authority = read_private(tmp_path / "authority.key")
+    changed = signed(roster, authority, shards=shards, crowd=2, schedule=schedule, seed=bytes(32))
+    write_roster(tmp_path / "roster.json", changed)
+    return changed
+
+
+def what_deals_give_away(roster, rounds):
+    return exposure(len(roster.clients), [roster.plan(turn).shards for turn in range(rounds)])
+
+
+def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_rounds(federation, tmp_path, caplog):
+    grid, _, roster = federation(count=6)
+    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=12)
+    assert "determine all 6 clients one by one" in caplog.text
+    true, last = what_deals_give_away(roster, 12), leader.reports[-1]
+    assert tuple(each.equations for each in leader.reports) == true.ranks
+    assert (last.exposed, last.exposed_since) == (true.exposed, true.first)
+    assert "GIVE AWAY 5 CLIENTS" in msgspec.structs.replace(last, exposed=5).line()
+
+
+def test_with_fixed_shards_nobody_is_given_away(federation, caplog):
+    grid, _, roster = federation(count=6)
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=4)
+    assert "determine no single client" in caplog.text
+    assert {(each.equations, each.exposed, each.exposed_since) for each in leader.reports} == {(2, 0, None)}
+    assert "GIVE AWAY" not in leader.reports[-1].line()
+
+
+def test_batches_stay_together_in_a_deployment(federation, tmp_path):
+    grid, _, roster = federation(count=8)
+    roster = with_schedule(tmp_path, roster, Batches(2), 2)
+    leader = server(roster, schedule="batches")
+    result = leader.start(grid, model(), num_rounds=8)
+    np.testing.assert_allclose(
+        vector(result.arrays), moved_by([roster.plan(turn).shards for turn in range(8)]), atol=2e-5
+    )
+    assert tuple(each.equations for each in leader.reports) == what_deals_give_away(roster, 8).ranks
+    assert leader.reports[-1].exposed == 0
+
+
+def test_rounds_before_a_checkpoint_count_for_the_meter(federation, tmp_path):
+    path = tmp_path / "model.checkpoint"
+    grid, _, roster = federation(count=6, run_id=1)
+    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    server(roster, checkpoint=path).start(grid, model(), num_rounds=3)
+    grid, _, _ = federation(count=6, run_id=2)
+    leader = server(roster, checkpoint=path)
+    leader.start(grid, model(), num_rounds=4)
+    assert leader.reports[0].equations == what_deals_give_away(roster, 4).ranks[-1]

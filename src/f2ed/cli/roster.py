@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from f2ed.errors import ConfigError, PeerError
 from f2ed.flower.keyfiles import read_private, read_public, write_pair
 from f2ed.flower.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
-from f2ed.sharding import EveryKRounds, Fixed, Schedule, advise
+from f2ed.sharding import Batches, EveryKRounds, Fixed, Schedule, advise
 
 __all__ = ["roster"]
 
@@ -91,6 +91,7 @@ def sign(
     crowd: Annotated[int, Parameter(help="The fewest clients in whose sum anyone may be opened.")] = 4,
     malicious: Annotated[int, Parameter(help="How many attackers are feared.")] = 0,
     every: Annotated[int | None, Parameter(help="Deal anew after so many rounds; by default never.")] = None,
+    batches: Annotated[int | None, Parameter(help="Keep so many together for ever, and deal them whole.")] = None,
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
@@ -107,6 +108,8 @@ def sign(
         last = ", or say --accept-no-guarantee" if number is not None else ""
         raise ConfigError(f"{advice.verdict} {' '.join(advice.why)} You may {fix}{last}.")
     schedule: Schedule = Fixed() if every is None else EveryKRounds(every)
+    if batches is not None:
+        schedule = Batches(batches, every or 1)
     made = signed(draft, read_private(authority), shards=number, crowd=crowd, schedule=schedule, seed=os.urandom(32))
     write_roster(path, made)
     _say(advice.verdict, f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.")

@@ -8,7 +8,7 @@ import msgspec
 
 from f2ed.aggregation import Audit
 from f2ed.estimators import Estimate
-from f2ed.sharding import ClientId, Region
+from f2ed.sharding import ClientId, Meter, Region
 
 __all__ = ["RoundReport", "append", "report"]
 
@@ -42,6 +42,12 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     shortened: int
     bytes_up: int
     bytes_down: int
+    equations: int
+    """How many independent sums the rounds so far have opened, by the leak meter."""
+    exposed: int
+    """Clients whose own update these determine, as far as it stays the same: 0 with fixed shards that open whole."""
+    exposed_since: int | None
+    """The round after which the first of them was."""
     seconds: float
 
     def line(self) -> str:
@@ -54,8 +60,9 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
         robust = f"against {self.malicious} malicious: {self.guarantee}" if self.malicious else "no attacker is feared"
         names = "; ".join(f"client {client}: {why}" for client, why in list(self.dropped.items())[:3])
         dropped = f"; {len(self.dropped)} dropped ({names})" if self.dropped else ""
+        leaked = f"; ALL ROUNDS TOGETHER GIVE AWAY {self.exposed} CLIENTS" if self.exposed else ""
         return (
-            f"round {self.round}: {what}; {len(self.opened)} of {self.shards} shards opened{secrecy}; "
+            f"round {self.round}: {what}; {len(self.opened)} of {self.shards} shards opened{secrecy}{leaked}; "
             f"{robust}{belief}{dropped}; {self.seconds:.1f} s"
         )
 
@@ -69,6 +76,7 @@ def report(
     errors: dict[ClientId, str],
     malicious: int,
     guarantee: Region,
+    meter: Meter,
     seconds: float,
 ) -> RoundReport:
     """Sum up a round. `errors` knows more than the protocol, which saw only silence."""
@@ -95,6 +103,9 @@ def report(
         shortened=sum(each.shortened for each in audit.shards),
         bytes_up=sum(each.bytes_up for each in audit.shards),
         bytes_down=sum(each.bytes_down for each in audit.shards),
+        equations=meter.rank,
+        exposed=meter.exposed,
+        exposed_since=meter.first,
         seconds=seconds,
     )
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from f2ed.errors import ConfigError, PeerError
 from f2ed.flower.states import write_whole
 from f2ed.secagg.primitives import KEY_BYTES, digest, sign, signing_key, verify
-from f2ed.sharding import ClientId, Fixed, Plan, Schedule, deal
+from f2ed.sharding import ClientId, Fixed, Plan, Schedule
 
 __all__ = ["Entry", "Roster", "check_signature", "read_roster", "signed", "write_roster"]
 
@@ -76,9 +76,14 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def plan(self, round_: int) -> Plan:
         """Deal for a round's epoch; every party reaches the same deal."""
-        return deal(
+        return self.schedule.deal(
             self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, smallest=max(1, self.crowd)
         )
+
+    @property
+    def fewest(self) -> int:
+        """The members of the smallest shard."""
+        return self.schedule.fewest(len(self.clients), self.shards)
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
         """Return the members of a client's shard."""

@@ -25,10 +25,11 @@ from f2ed.flower.directory import Directory
 from f2ed.flower.exchange import Line, Round
 from f2ed.flower.identity import is_test, roster_from
 from f2ed.flower.model import Vector, fingerprint, flat, moved
+from f2ed.flower.promise import Watch, judge
 from f2ed.flower.report import RoundReport, append, report
 from f2ed.flower.roster import Roster
 from f2ed.secagg import quorum
-from f2ed.sharding import Fixed, Guarantee, guarantee
+from f2ed.sharding import Fixed, guarantee
 
 __all__ = ["F2ed"]
 
@@ -46,7 +47,7 @@ class F2ed:
         estimator: Estimator = _DEFAULT,
         shards: int | Literal["auto"] = "auto",
         mode: Literal["auto", "all-or-nothing", "dropout-tolerant"] = "auto",
-        schedule: Literal["auto", "fixed", "every-k-rounds", "every-round"] = "auto",
+        schedule: Literal["auto", "fixed", "every-k-rounds", "every-round", "batches"] = "auto",
         min_crowd: int = 4,
         malicious: int | None = None,
         min_shards: int | None = None,
@@ -80,13 +81,12 @@ class F2ed:
         self._audit = Path(audit) if audit else None
         self._secure = secure
         self._insist(shards, schedule)
-        smallest = len(self.roster.clients) // self.roster.shards
         self.malicious = _feared(estimator, self.roster.shards) if malicious is None else malicious
         self.min_shards = 2 * self.malicious + 1 if min_shards is None else min_shards
-        self._protocol = Protocol(mode=mode, survivors=_survivors(mode, smallest, self.roster.crowd))
+        self._protocol = Protocol(mode=mode, survivors=_survivors(mode, self.roster.fewest, self.roster.crowd))
         self.reports: list[RoundReport] = []
         """One for each round that this object has led."""
-        self._judge(min_crowd, accept_no_guarantee=accept_no_guarantee)
+        judge(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
 
     def start(
         self,
@@ -114,11 +114,12 @@ class F2ed:
         arrays, done = self._resumed(initial_arrays)
         result = Result(arrays=arrays)
         self._evaluate(done, arrays, evaluate_fn, result)
+        watch = Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
         self._gather(line, directory, rounds=num_rounds - done)
         keys: EpochKeys = {}
         for number in range(done + 1, num_rounds + 1):
             config = ConfigRecord({"server-round": number, **(train_config or {})})
-            step = self._round(line, directory, job, number, arrays, config, keys)
+            step = self._round(line, directory, job, number, arrays, config, keys, watch)
             if step is not None:
                 arrays = moved(arrays, step)
             if self._checkpoint:
@@ -136,6 +137,7 @@ class F2ed:
         arrays: ArrayRecord,
         config: ConfigRecord,
         keys: EpochKeys,
+        watch: Watch,
     ) -> Vector | None:
         """Lead one round; return the step of the model, or None if it is skipped."""
         since = time.monotonic()
@@ -177,6 +179,7 @@ class F2ed:
             errors=exchange.errors,
             malicious=self.malicious,
             guarantee=self._region(len(audit.opened)),
+            meter=watch(audit),
             seconds=time.monotonic() - since,
         )
         self.reports.append(found)
@@ -254,39 +257,6 @@ class F2ed:
             log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         elif not self._secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-
-    def _judge(self, min_crowd: int, *, accept_no_guarantee: bool) -> None:
-        """Refuse numbers that promise nothing, and say what they do promise."""
-        clients, shards = len(self.roster.clients), self.roster.shards
-        held = guarantee(clients=clients, malicious=self.malicious, shards=shards)
-        wrong = []
-        if held.hidden_among < min_crowd:
-            wrong.append(
-                f"{clients} clients in {shards} shards hide each among {held.hidden_among}, fewer than the "
-                f"{min_crowd} of min_crowd; sign the roster for fewer shards, or bring more clients"
-            )
-        if held.region == "nothing":
-            wrong.append(
-                f"{self.malicious} malicious clients can spoil half of {shards} shards or more, where no estimator "
-                "helps; fear fewer, or sign the roster for more shards (f2ed plan shows what works)"
-            )
-        if wrong and not accept_no_guarantee:
-            raise ConfigError("; ".join(wrong) + ". To run without a guarantee say accept_no_guarantee=True")
-        for each in wrong:
-            log(WARNING, "f2ed: NO GUARANTEE, as accepted: %s", each)
-        log(INFO, "f2ed: %s", _promise(held, self.roster))
-
-
-def _promise(held: Guarantee, roster: Roster) -> str:
-    against = {
-        "theorem": f"a theorem covers {held.malicious} malicious" if held.malicious else "no attacker is feared",
-        "experience": f"{held.malicious} malicious are beyond the theorem (12·m < p): experience only",
-        "nothing": "nothing holds against malicious clients",
-    }[held.region]
-    return (
-        f"roster {roster.name!r}, serial {roster.serial}: {held.clients} clients in {held.shards} shards, each hidden "
-        f"among at least {held.hidden_among}; {against}"
-    )
 
 
 def _feared(estimator: Estimator, shards: int) -> int:
