@@ -86,8 +86,8 @@ class DiscreteGaussian:
     def __init__(self, deviation: float) -> None:
         if not (isfinite(deviation) and LEAST_DEVIATION <= deviation <= 2**50):
             raise ConfigError(
-                f"noise of {deviation:g} steps; it must be from {LEAST_DEVIATION} to 2^50: use more fixed-point bits, "
-                "or a smaller clip, if it is less"
+                f"noise of {deviation:g} steps; it must be from {LEAST_DEVIATION} to 2^50; "
+                "use more fixed-point bits where it is less, fewer where it is more"
             )
         self.deviation = deviation
         self._width_bits = max(0, floor(log2(deviation / _STRIPS_PER_DEVIATION)))

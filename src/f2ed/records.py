@@ -163,9 +163,17 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Sent to a client by the protocol, on average; the model itself is not counted."""
     guarantee: str = ""
     """Where the worst case falls with the shards that opened: theorem, experience or nothing."""
+    epsilon: float | tuple[float, ...] | None = None
+    """Of differential privacy, at the delta of the settings, over all rounds so far: one number where it is the same
+    for all clients, else one for each; None without noise. The larger, the less is hidden."""
     meter: Reading | None = None
     """Of the leak meter; None where no sums hide anybody, and in records of older versions."""
     seconds: Seconds = Seconds()
+
+    @property
+    def largest_epsilon(self) -> float | None:
+        """Of the client that has lost most."""
+        return max(self.epsilon) if isinstance(self.epsilon, tuple) else self.epsilon
 
     @property
     def believed_attackers(self) -> float | None:

@@ -7,17 +7,20 @@ shard could have, is left out with its reason, and the round goes on.
 from f2ed.aggregation.audit import Audit, ShardAudit
 from f2ed.aggregation.client import contribution
 from f2ed.aggregation.means import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
+from f2ed.aggregation.price import Price, price
 from f2ed.aggregation.task import Protocol, Task, shard_terms
 
 __all__ = [
     "Audit",
     "EpochKeys",
     "Exchange",
+    "Price",
     "Protocol",
     "ShardAudit",
     "ShardMeans",
     "Task",
     "contribution",
+    "price",
     "robust_secure_mean",
     "shard_means",
     "shard_terms",

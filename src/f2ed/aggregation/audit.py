@@ -59,6 +59,11 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         crowds = [len(each.survivors) for each in self.shards if each.survivors]
         return min(crowds, default=0) if self.secure else 1
 
+    @property
+    def losses(self) -> dict[ClientId, float]:
+        """The zCDP rho that this round cost each client that was opened; empty without noise."""
+        return {client: each.loss for each in self.shards if each.loss for client in each.survivors}
+
     def summary(self) -> str:
         """Return one line for an operator."""
         if not self.secure:

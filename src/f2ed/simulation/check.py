@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from f2ed.aggregation import Task, shard_terms
+from f2ed.aggregation import Price, Task, price, shard_terms
 from f2ed.attacks import Exam, Examples, Palette
 from f2ed.encoding import Encoding
 from f2ed.errors import ConfigError
-from f2ed.learning import Data, Partition
+from f2ed.learning import Data, Partition, flatten
 from f2ed.randomness import stream
 from f2ed.secagg import check as check_terms
 from f2ed.sharding import guarantee
 from f2ed.simulation.settings import Experiment
 
-__all__ = ["check", "check_data", "encoding"]
+__all__ = ["check", "check_data", "encoding", "noise_price"]
 
 Result = TypeVar("Result")
 
@@ -36,6 +36,10 @@ def check(experiment: Experiment) -> None:
         raise ConfigError('attack: nobody is there to attack; state malicious = 1 or more, or attack = "none"')
     if experiment.rows > clients:
         raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
+    if experiment.privacy is not None and not experiment.sharded:
+        raise ConfigError("privacy: noise is shared by the members of a shard, and there are none; state shards")
+    if experiment.privacy is not None and experiment.l2 is None:
+        raise ConfigError("privacy: noise without an L2 clip; state l2, about the norm of an honest update")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
@@ -69,12 +73,29 @@ def _check_protocol(experiment: Experiment) -> None:
         raise ConfigError(f"protocol: {error}") from None
 
 
+def noise_price(experiment: Experiment, coordinates: int) -> Price:
+    """Return what the noise of a run comes to in its smallest shard; it must be there."""
+    if experiment.privacy is None:
+        raise ConfigError("there is no noise in this run; state privacy")
+    return price(
+        experiment.privacy,
+        encoding(experiment),
+        coordinates=coordinates,
+        members=experiment.crowd,
+        shards=experiment.rows,
+        rounds=experiment.rounds,
+        protocol=experiment.protocol,
+    )
+
+
 def check_data(experiment: Experiment, data: Data) -> Partition:
     """Look at what depends on the data: the deal of samples, the model's shape and the attack's goal."""
     partition = _about(
         "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
     )
-    _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
+    module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
+    if experiment.privacy is not None:
+        _about("privacy", lambda: noise_price(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:
         few = Examples(data.test.images[:100], data.test.labels[:100])
         exam = Exam(few, data.classes, Palette(data.black, data.white), stream(0, "check"))

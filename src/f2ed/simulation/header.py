@@ -15,6 +15,7 @@ from f2ed.learning import Partition
 from f2ed.records import RunHeader
 from f2ed.secagg import Mode, quorum
 from f2ed.sharding import Guarantee, Plan, guarantee
+from f2ed.simulation.check import noise_price
 from f2ed.simulation.leaks import as_record, forecast
 from f2ed.simulation.settings import Experiment
 
@@ -23,7 +24,9 @@ __all__ = ["digest", "header", "holds"]
 
 def digest(experiment: Experiment) -> str:
     """Return SHA-256 of the settings, in an order that does not depend on how they were written."""
-    return hashlib.sha256(msgspec.json.encode(experiment, order="deterministic")).hexdigest()
+    settings = msgspec.json.encode(experiment, order="deterministic")
+    # Runs of before there was noise keep their names: to have none is to say nothing about it.
+    return hashlib.sha256(settings.replace(b',"privacy":null', b"")).hexdigest()
 
 
 def header(
@@ -66,7 +69,7 @@ def header(
         guarantee=msgspec.to_builtins(holding),
         verdict=_verdict(holding, hidden),
         forecast=as_record(forecast(experiment)),
-        notes=tuple(_notes(experiment, mode)),
+        notes=(*_notes(experiment, mode), *_noise(experiment, dimension)),
         arm=arm,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -115,4 +118,19 @@ def _notes(experiment: Experiment, mode: str) -> list[str]:
             f"the estimator is set to withstand {count} of {experiment.rows} rows, fewer than the "
             f"{experiment.malicious} that malicious clients spoil at worst"
         )
+    return notes
+
+
+def _noise(experiment: Experiment, dimension: int) -> list[str]:
+    if experiment.privacy is None:
+        return []
+    cost = noise_price(experiment, dimension)
+    size = f"{cost.shard:.3g} in each coordinate, {cost.shard_norm:.3g} in all where an update has at most {cost.l2:g}"
+    against = f"a server that sees what was opened and has the help of {experiment.protocol.colluders} members"
+    notes = [
+        f"every shard mean carries noise of {size}; what was clipped is not counted, since counts would tell",
+        f"epsilon is told at delta {cost.delta:g}, for a client's whole data, against {against}",
+    ]
+    if not experiment.secure:
+        notes.append("added in the clear, each update has its own noise alone: with masks epsilon would be smaller")
     return notes

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from f2ed.accountant import epsilon
 from f2ed.errors import ConfigError, LeakWarning
 from f2ed.estimators import Estimate
 from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
@@ -132,6 +133,7 @@ class Simulation:
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)
             success = None if self._attackers is None else self._attackers.success(self._evaluator, model)
+        spent = self._spent(rows, state)
         missed = (*state.away, away(rows, self._rows.plan(state.round)))
         record = RoundRecord(
             round=state.round,
@@ -142,10 +144,11 @@ class Simulation:
             step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
             stopped=stopped,
             meter=self._follower(missed) if self.experiment.sharded else None,
+            epsilon=self._epsilon(spent),
             seconds=watch.read(),
             **self._seen(rows, estimate, state.round),
         )
-        return State(state.round + 1, model, state.previous if moved is None else moved, memory, missed), record
+        return State(state.round + 1, model, state.previous if moved is None else moved, memory, missed, spent), record
 
     def _enlist(self) -> Attackers | None:
         it = self.experiment
@@ -221,6 +224,21 @@ class Simulation:
         except ConfigError as error:
             return None, f"no step: {error}"
         return estimate, estimate.stopped
+
+    def _spent(self, rows: Rows, state: State) -> tuple[float, ...]:
+        """Return what each client has lost after this round."""
+        if self.experiment.privacy is None or rows.audit is None:
+            return ()
+        before = state.spent or (0.0,) * self.experiment.clients
+        losses = rows.audit.losses
+        return tuple(loss + losses.get(client, 0.0) for client, loss in enumerate(before))
+
+    def _epsilon(self, spent: tuple[float, ...]) -> float | tuple[float, ...] | None:
+        if self.experiment.privacy is None:
+            return None
+        delta = self.experiment.privacy.delta
+        every = tuple(round(epsilon(loss, delta), 4) for loss in spent)
+        return every[0] if len(set(every)) == 1 else every
 
     def _seen(self, rows: Rows, estimate: Estimate | None, round_: int) -> dict[str, Any]:
         """Return what the record says about the shards."""

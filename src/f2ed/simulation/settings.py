@@ -18,6 +18,7 @@ from f2ed.estimators import AnyEstimator, Estimator, Mean
 from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
+from f2ed.noise import Noise
 from f2ed.randomness import stream
 from f2ed.sharding import EveryKRounds, Fixed, Schedule, safe_k
 from f2ed.sharding.leak import LeakMode
@@ -70,6 +71,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Of an encoded coordinate; 20 bits of clip 1 are steps of 2 millionths, rounded without bias."""
     dropout: Share = 0.0
     """The chance of each client to fall silent in a round."""
+    privacy: Noise | None = None
+    """Noise for differential privacy, which needs shards and an `l2`; a number stands for its multiplier."""
 
     @property
     def sharded(self) -> bool:
@@ -113,8 +116,10 @@ def _plain(value: Any, name: str) -> Any:
     """Turn structs into tables, and names into tables with a kind."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
-    if name == "attack" and value == "none":
+    if name in {"attack", "privacy"} and value == "none":
         return None
+    if name == "privacy" and isinstance(value, int | float) and not isinstance(value, bool):
+        return {"multiplier": value}
     if name not in PLUGINS and name != "inner":
         return value
     if isinstance(value, str):

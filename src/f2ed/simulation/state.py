@@ -38,6 +38,8 @@ class State:
     """Where clients have momentum."""
     away: tuple[Away, ...] = ()
     """For each round so far; with the deals it says which sums the server has seen."""
+    spent: tuple[float, ...] = ()
+    """Where there is noise, the zCDP rho that each client has lost so far."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     averages: bytes | None
     seen: bytes | None
     away: tuple[Away, ...]
+    spent: tuple[float, ...]
 
 
 def pack(state: State, digest: str) -> bytes:
@@ -62,6 +65,7 @@ def pack(state: State, digest: str) -> bytes:
             averages=None if memory is None else _bytes(memory.averages),
             seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
             away=state.away,
+            spent=state.spent,
         )
     )
 
@@ -79,7 +83,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> State:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
         memory = Memory(_tensor(packed.averages, device).view(len(seen), -1), seen)
     previous = None if packed.previous is None else _tensor(packed.previous, device)
-    return State(packed.round, _tensor(packed.model, device), previous, memory, packed.away)
+    return State(packed.round, _tensor(packed.model, device), previous, memory, packed.away, packed.spent)
 
 
 def _bytes(tensor: Tensor) -> bytes:

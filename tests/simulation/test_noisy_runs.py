@@ -1,0 +1,132 @@
+"""Runs with noise: masked equals plain, epsilon is counted per client, and goes on where a run is taken up again."""
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from f2ed.accountant import epsilon
+from f2ed.errors import ConfigError
+from f2ed.noise import Noise
+from f2ed.records import RoundRecord, line
+from f2ed.simulation import Simulation, experiment
+from f2ed.simulation.header import digest
+from f2ed.simulation.state import pack, unpack
+
+NOISY = {
+    "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 4},
+    "model": {"kind": "mlp", "hidden": [8]},
+    "training": {"lr": 0.1},
+    "clients": 12,
+    "malicious": 2,
+    "shards": 4,
+    "rounds": 3,
+    "l2": 0.5,
+    "privacy": {"multiplier": 2.0, "delta": 1e-4},
+}
+
+
+def run(**changes):
+    simulation = Simulation(experiment(NOISY | changes), workers=1)
+    states, records = zip(*simulation.rounds(), strict=True)
+    return states[-1].model.numpy().tobytes(), records
+
+
+@pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
+def test_with_noise_masked_equals_plain_to_the_bit(mode):
+    changes = {"protocol": {"mode": mode}, "dropout": 0.1, "clients": 20}
+    masked, records = run(**changes)
+    plain, clear = run(secure=False, **changes)
+    assert masked == plain
+    assert [record.weights for record in records] == [record.weights for record in clear]
+
+
+def test_noise_repeats_with_the_seed_and_changes_the_run():
+    first, _ = run()
+    again, _ = run()
+    quiet, records = run(privacy="none")
+    assert first == again != quiet
+    assert {record.epsilon for record in records} == {None}
+
+
+def test_epsilon_composes_over_the_rounds():
+    _, records = run()
+    assert [record.epsilon for record in records] == [
+        pytest.approx(epsilon((k + 1) / (2 * 2.0**2), 1e-4), abs=1e-3) for k in range(3)
+    ]
+    assert records[-1].largest_epsilon == records[-1].epsilon
+
+
+def test_a_client_pays_only_for_the_rounds_in_which_its_shard_was_opened():
+    simulation = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 6}), workers=1)
+    opened = np.zeros(12, int)
+    for _, record in simulation.rounds():
+        for number, members in enumerate(simulation.header.shards):
+            opened[list(members)] += number not in record.excluded
+        wanted = [epsilon(float(count) / (2 * 2.0**2), 1e-4) for count in opened]
+        told = record.epsilon if isinstance(record.epsilon, tuple) else (record.epsilon,) * 12
+        assert told == pytest.approx(wanted, abs=1e-3)
+        assert record.largest_epsilon == max(told)
+    assert len(set(opened)) > 1
+
+
+def test_in_the_clear_epsilon_is_told_for_what_the_server_then_sees():
+    _, masked = run()
+    _, clear = run(secure=False)
+    assert clear[0].epsilon == pytest.approx(epsilon(3 / (2 * 2.0**2), 1e-4), abs=1e-3)
+    assert clear[0].epsilon > masked[0].epsilon
+
+
+def test_colluders_leave_less_noise_to_count_on_so_each_client_adds_more():
+    simulation = Simulation(experiment(NOISY | {"protocol": {"colluders": 1}, "clients": 16}), workers=1)
+    _, record = next(simulation.rounds())
+    assert record.epsilon == pytest.approx(epsilon(1 / (2 * 2.0**2), 1e-4), abs=1e-3)
+    assert any("the help of 1 members" in note for note in simulation.header.notes)
+
+
+def test_a_run_that_is_taken_up_again_goes_on_counting():
+    simulation = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 5}), workers=1)
+    states, records = zip(*simulation.rounds(), strict=True)
+    kept = unpack(pack(states[2], simulation.digest), simulation.digest, torch.device("cpu"))
+    assert kept.spent == states[2].spent
+    later = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 5}), workers=1)
+    assert [record.epsilon for _, record in later.rounds(kept)] == [record.epsilon for record in records[3:]]
+
+
+def test_records_hold_one_epsilon_or_one_for_each():
+    for told in (None, 1.25, (0.5, 1.25)):
+        record = RoundRecord(round=0, accuracy=0.5, loss=1.0, epsilon=told)
+        assert msgspec.json.decode(line(record), type=RoundRecord).epsilon == told
+
+
+def test_a_number_stands_for_the_multiplier():
+    assert experiment(NOISY | {"privacy": 3}).privacy == Noise(multiplier=3.0)
+    assert experiment(NOISY | {"privacy": "none"}).privacy is None
+
+
+def test_without_noise_a_run_keeps_the_name_it_had_before_there_was_any():
+    plain = experiment({"data": "digits", "clients": 12, "shards": 4, "rounds": 3})
+    assert digest(plain) == "d962db2561645d596cefc924636eca35286a65058e5394fb923dc0795b025f79"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"l2": None}, "privacy: noise without an L2 clip"),
+        ({"shards": "none"}, "privacy: noise is shared by the members of a shard"),
+        ({"privacy": -1.0}, r"privacy\.multiplier"),
+        ({"privacy": {"multiplier": 1.0, "delta": 1.0}}, r"privacy\.delta"),
+        ({"privacy": {"multiplier": 1.0, "detla": 0.1}}, "did you mean delta"),
+        ({"bits": 2, "clip": 100.0, "privacy": 0.01}, "privacy: noise of .* steps"),
+        ({"bits": 48, "privacy": 1e6}, "privacy: noise of .* steps; .* fewer where it is more"),
+    ],
+)
+def test_noise_that_cannot_work_is_refused_with_the_setting_to_change(changes, why):
+    with pytest.raises(ConfigError, match=why):
+        Simulation(experiment(NOISY | changes), workers=1)
+
+
+def test_the_header_says_what_the_noise_is():
+    simulation = Simulation(experiment(NOISY), workers=1)
+    assert simulation.header.settings["privacy"] == {"multiplier": 2.0, "delta": 1e-4}
+    assert any(note.startswith("every shard mean carries noise of 0.33") for note in simulation.header.notes)
