@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, as_matrix
+from f2ed.arrays import Array, as_matrix, one_blas_thread
 from f2ed.errors import ConfigError
 from f2ed.estimators.gram import NotFiniteError
 from f2ed.estimators.rows import Matrix, Rows
@@ -58,7 +58,8 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
         matrix, restore = as_matrix(updates)
         previous = None if previous is None else as_matrix(previous[None])[0][0]
         rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng)
-        with np.errstate(over="ignore", invalid="ignore"):
+        # One thread of BLAS: small matrices do better so, and no sum depends on how many there are.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, namespace
+from f2ed.arrays import Array, namespace, one_blas_thread
 from f2ed.errors import ConfigError
 
 __all__ = [
@@ -80,7 +80,8 @@ class GramStream:
         n = len(self.gram)
         if block.ndim != 2 or block.shape[0] != n:
             raise ConfigError(f"a block must be a matrix of {n} rows, not {tuple(block.shape)}")
-        product = to_numpy(_product(block, 0, None))
+        with one_blas_thread():
+            product = to_numpy(_product(block, 0, None))
         if not np.isfinite(product.trace()):
             raise ConfigError("the block holds NaN, Inf or numbers whose squares overflow; leave those rows out")
         self.gram += product

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import one_blas_thread
 from f2ed.estimators.base import Estimate, Estimator, Weights
 from f2ed.estimators.rows import Rows
 
@@ -31,9 +30,7 @@ class GramRule(Estimator, frozen=True):
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh, then combine."""
-        gram = rows.gram
-        with one_blas_thread():  # small matrices do better so
-            verdict = self.weigh(gram)
+        verdict = self.weigh(rows.gram)
         return Estimate(rows.combine(verdict.weights), *verdict)
 
 

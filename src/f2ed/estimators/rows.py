@@ -23,6 +23,7 @@ Index = npt.NDArray[np.intp]
 _BLOCK = 400_000  # elements of a block: about what a core's own cache holds
 _GPU_BLOCK = 1 << 27
 _NARROWEST, _WIDEST = 512, 16_384  # columns of a block on a CPU
+_WIDE = 1 << 16  # of one that is read once and in order, so that it need not fit the cache
 
 
 class Rows(ABC):
@@ -60,19 +61,21 @@ class Rows(ABC):
 
     # Passes over the columns
 
-    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False) -> list[Any]:
-        """Let `work` walk the columns in blocks that fit a core's cache."""
-        if isinstance(self.matrix, np.ndarray):
-            width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST))
-        else:
+    def walk(
+        self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False, width: int | None = None
+    ) -> list[Any]:
+        """Let `work` walk the columns in blocks that fit a core's cache, or on a CPU in blocks of `width`."""
+        if not isinstance(self.matrix, np.ndarray):
             width = max(_GPU_BLOCK // self.n >> 16, 1) << 16
+        elif width is None:
+            width = int(np.clip(_BLOCK // self.n, _NARROWEST, _WIDEST))
         return in_lanes(work, self.matrix, width, blas=blas)
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum of the rows, [d]: one pass."""
-        return self.fill(lambda block: like(block, weights) @ block)
+        return self.fill(lambda block: like(block, weights) @ block, blas=True)
 
-    def fill(self, rule: Callable[[Array], Array]) -> Array:
+    def fill(self, rule: Callable[[Array], Array], *, blas: bool = False, width: int | None = None) -> Array:
         """Return the vector [d] whose blocks are `rule(block)`."""
         xp = namespace(self.matrix)
         out = xp.empty(self.d, dtype=self.matrix.dtype, device=self.matrix.device)
@@ -81,8 +84,10 @@ class Rows(ABC):
             for columns in blocks:
                 out[columns] = rule(self.block(columns))
 
-        self.walk(work)
-        return _checked(out)
+        self.walk(work, blas=blas, width=width)
+        if not bool(xp.isfinite(out).all()):
+            raise NotFiniteError
+        return out
 
     def distances(self, centre: Callable[[slice], Array] | None) -> Vector:
         """Return the squared distance of each row from a vector, block by block, or from zero: one direct pass."""
@@ -130,13 +135,6 @@ class Rows(ABC):
         return _Scaled(self, factors)
 
 
-def _checked(vector: Array) -> Array:
-    """Return a vector made of all rows, unless it shows that some row was not finite."""
-    if not bool(namespace(vector).isfinite(vector).all()):
-        raise NotFiniteError
-    return vector
-
-
 class Matrix(Rows):
     """The rows as they came in."""
 
@@ -161,15 +159,12 @@ class Matrix(Rows):
         return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
 
     def combine(self, weights: Vector) -> Array:
-        """Return the weighted sum in one product, or a copy where one row has all the weight.
-
-        BLAS splits the columns by its number of threads, so the last bits may differ between machines.
-        """
+        """Return the weighted sum, or a copy where one row has all the weight."""
         used = np.flatnonzero(weights)
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]
             return row.copy() if isinstance(row, np.ndarray) else row.clone()
-        return _checked(like(self.matrix, weights) @ self.matrix)
+        return self.fill(lambda block: like(block, weights) @ block, blas=True, width=_WIDE)
 
 
 class _Derived(Rows):
