@@ -20,7 +20,7 @@ from f2ed.simulation.settings import PLUGINS
 __all__ = ["File", "parse", "read"]
 
 _SETTINGS = Experiment.__struct_fields__
-_FRAME = ("title", "about", "fallback", "define", "part", "base")
+_FRAME = ("title", "about", "fallback", "define", "part", "base", "quick")
 
 
 @final
@@ -37,6 +37,15 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     """Names, and the settings that each changes; what an earlier part has run, a later one leaves out."""
     define: dict[str, dict[str, Any]] = {}
     """By setting, names and what they stand for."""
+
+    quick: dict[str, Any] = {}
+    """Settings of a version for a few minutes without a GPU."""
+
+    def quickly(self) -> "File":
+        """Return the file with the settings of its quick version, without parts."""
+        if not self.quick:
+            raise ConfigError(f"{self.path} has no quick version; state one under [quick]")
+        return msgspec.structs.replace(self, settings=self.settings | self.quick, parts=())
 
     def changed(self, **settings: Any) -> "File":
         """Return the file with these settings throughout."""
@@ -79,10 +88,12 @@ def parse(content: str, path: str) -> File:
         found = tomllib.loads(content)
     except tomllib.TOMLDecodeError as wrong:
         raise ConfigError(f"{path} is no TOML: {wrong}") from None
-    fallback = found.get("fallback", {})
-    if not isinstance(fallback, Mapping):
-        raise ConfigError(f"{path}: fallback: found {fallback!r}; wanted a table of settings")
+    fallback, quick = found.get("fallback", {}), found.get("quick", {})
+    for name, table in (("fallback", fallback), ("quick", quick)):
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{path}: {name}: found {table!r}; wanted a table of settings")
     _check_keys(found, (*_FRAME, *_SETTINGS), path, "")
+    _check_keys(quick, _SETTINGS, path, "quick.")
     _check_keys(fallback, ("about", *_SETTINGS), path, "fallback.")
     parts, define = _parts(found.get("part", []), path), _defined(found.get("define", {}), path)
     if parts and fallback:
@@ -98,6 +109,7 @@ def parse(content: str, path: str) -> File:
         fallback=dict(fallback),
         parts=parts,
         define=define,
+        quick=dict(quick),
     )
     return _based(file, read(Path(path).parent / found["base"])) if "base" in found else file
 
@@ -110,7 +122,9 @@ def _based(file: File, base: File) -> File:
     define = {
         setting: base.define.get(setting, {}) | file.define.get(setting, {}) for setting in base.define | file.define
     }
-    return msgspec.structs.replace(file, settings=base.settings | file.settings, define=define)
+    return msgspec.structs.replace(
+        file, settings=base.settings | file.settings, define=define, quick=base.quick | file.quick
+    )
 
 
 def _parts(found: Any, path: str) -> tuple[tuple[str, dict[str, Any]], ...]:
