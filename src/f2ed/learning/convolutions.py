@@ -49,13 +49,12 @@ class OneByOne:
         for client, inputs in enumerate(images):
             kept, now = [], inputs
             for kernels, biases in blocks:
-                kernel = kernels[client]
+                # The layout of the kernel decides that of what comes out, and the pooling is faster on this one.
+                kernel = kernels[client].clone(memory_format=torch.channels_last)
                 edge = [kernel.shape[2] // 2] * 2
                 scores = torch.convolution(
                     now, kernel, biases[client], _STEP, edge, _NOT_DILATED, False, _NO_EDGE, _ONE_GROUP
                 )
-                # Pooling is several times faster on this layout, and the next convolution keeps it.
-                scores = scores.contiguous(memory_format=torch.channels_last)
                 pooled, places = torch.ops.aten.max_pool2d_with_indices(scores, _HALF)
                 kept.append((now, kernel, scores, places, pooled.relu_()))
                 now = pooled
