@@ -48,6 +48,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """Epsilon of a client that is opened in every round, in the smallest sums."""
     epsilon_all: float
     """The same where nobody ever drops out."""
+    helpers: int
+    epsilon_helped: float
+    """The same as `epsilon` if so many members of its shard help the server, beyond those that the terms allow for."""
 
     @property
     def shard_norm(self) -> float:
@@ -69,6 +72,7 @@ def price(
     shards: int,
     rounds: int,
     protocol: Protocol = _PLAIN,
+    helpers: int = 0,
 ) -> Price:
     """Work out what noise comes to; raise `ConfigError` where it does not fit the encoding."""
     mode = protocol.mode_for(members)
@@ -100,4 +104,6 @@ def price(
         once=epsilon(loss(carriers), noise.delta),
         epsilon=epsilon(rounds * loss(carriers), noise.delta),
         epsilon_all=epsilon(rounds * loss(max(1, members - protocol.colluders)), noise.delta),
+        helpers=helpers,
+        epsilon_helped=epsilon(rounds * loss(max(1, carriers - helpers)), noise.delta),
     )

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from f2ed.aggregation import Protocol
+from f2ed.cli.price import Offer, offer, show_offer
 from f2ed.errors import ConfigError
 from f2ed.sharding import Advice, Batches, EveryKRounds, EveryRound, Fixed, Guarantee, Schedule, advise, contamination
 from f2ed.sharding.leak import Leak, LeakMode, leak, safe_k, smallest_k
@@ -35,6 +36,12 @@ def plan(
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
     dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
     mode: Annotated[LeakMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
+    noise: Annotated[
+        float | None, Parameter(help="Also say what noise for differential privacy costs: a multiple of the L2 clip.")
+    ] = None,
+    epsilon: Annotated[float | None, Parameter(help="Also say what noise this epsilon would take.")] = None,
+    delta: Annotated[float, Parameter(help="The chance for which epsilon promises nothing.")] = 1e-5,
+    dimension: Annotated[int, Parameter(help="How many weights the model has, for the length of the noise.")] = 100_000,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
     strict: Annotated[
         bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds or someone is exposed.")
@@ -51,19 +58,35 @@ def plan(
     Example: f2ed plan --clients 100 --malicious 10 --shards 25
 
     Example: f2ed plan --clients 100 --malicious 2 --shards 25 --rounds 100 --schedule every-round
+
+    Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise 1 --epsilon 8
     """
     wanted = _schedule(schedule)
     advice = advise(clients=clients, malicious=malicious, crowd=crowd, shards=shards)
     found = None
     if rounds is not None and advice.choice is not None:
         found = _leak(advice.choice, wanted, rounds, dropout, mode)
+    cost = None
+    if (noise is not None or epsilon is not None) and advice.choice is not None:
+        protocol = Protocol(mode=mode or "auto")
+        cost = offer(
+            advice.choice,
+            noise=noise,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds or 1,
+            dimension=dimension,
+            protocol=protocol,
+        )
     if json:
-        sys.stdout.write(_json(advice, found) + "\n")
+        sys.stdout.write(_json(advice, found, cost) + "\n")
     else:
         console = Console(highlight=False)
         _show(advice, console)
         if found is not None:
             _warn(found, console)
+        if cost is not None:
+            show_offer(cost, console)
     if strict and not (advice.ok and (found is None or not found.leaks)):
         sys.exit(1)
 
@@ -114,7 +137,7 @@ def _warn(found: Leak, console: Console) -> None:
     console.print(Padding("- --schedule fixed", (0, 0, 0, 2)))
 
 
-def _json(advice: Advice, leaked: Leak | None) -> str:
+def _json(advice: Advice, leaked: Leak | None, cost: Offer | None) -> str:
     """Return the advice as JSON, with the chance of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:
@@ -122,6 +145,8 @@ def _json(advice: Advice, leaked: Leak | None) -> str:
         found["choice"]["contaminated"] = {odds.fewest + i: chance for i, chance in enumerate(odds.chances)}
     if leaked is not None:
         found["leak"] = msgspec.to_builtins(leaked) | {"text": leaked.text}
+    if cost is not None:
+        found["noise"] = msgspec.to_builtins(cost._asdict())
     return msgspec.json.format(msgspec.json.encode(found)).decode()
 
 
