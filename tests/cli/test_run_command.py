@@ -55,7 +55,7 @@ def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):
     status, out, _ = f2ed("run", file, "--device", "cpu")
     assert status in (0, None)
     assert "none, mean begins: round 0/2" in out
-    assert "Under tma plain averaging falls to" in out
+    assert "Under tma, filter-l2: accuracy" in out
     assert "spoilt weight" in out
     page = tmp_path / "runs" / "small" / "index.html"
     assert str(page.relative_to(tmp_path)) in out

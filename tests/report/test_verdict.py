@@ -3,6 +3,7 @@
 import pytest
 from report_runs import header, record
 
+from f2ed.records import Reading
 from f2ed.report.arms import arms
 from f2ed.report.reading import Run
 from f2ed.report.verdict import judge, verdict
@@ -155,9 +156,22 @@ def test_updates_that_nobody_hid_are_called_by_name():
     assert [point.level for point in points(clear, "Privacy")] == ["note"]
 
 
-def test_shards_dealt_anew_are_a_dent():
+def test_shards_dealt_anew_are_a_dent_where_no_meter_was_read():
     found = verdict(arms([run(attack="none", schedule={"type": "every-round"})]))
-    assert [point.level for point in points(found, "Privacy")] == ["held", "dented"]
+    (point,) = points(found, "Over the rounds")
+    assert point.level == "dented"
+    assert point.text.startswith("1 run dealt the shards anew")
+
+
+def test_what_the_meter_read_last_counts():
+    safe = run(attack="none", more={"meter": Reading(rank=25, exposed=0, first=None, crowd=4)})
+    (point,) = points(verdict(arms([safe])), "Over the rounds")
+    assert (point.level, "no group smaller than 4." in point.text) == ("held", True)
+    read = Reading(rank=100, exposed=98, first=5, crowd=1)
+    leaky = run(attack="ka", more={"meter": read}, schedule={"type": "every-round"})
+    (point,) = points(verdict(arms([safe, leaky])), "Over the rounds")
+    assert point.level == "broken"
+    assert "determine 98 of 100 clients, the first after 5 rounds in 1 of 2 runs." in point.text
 
 
 def test_runs_that_have_not_ended_are_counted():

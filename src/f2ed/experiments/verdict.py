@@ -7,6 +7,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.records import RunLog
+from f2ed.remarks import Remark, by_promise, ending, graded, kind, percent, privacy, promise, unfinished, upkeep
 
 __all__ = ["Outcome", "Summary", "summarise"]
 
@@ -21,6 +22,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     arm: dict[str, str]
     attack: str
     estimator: str
+    estimator_kind: str
     accuracy: float
     """After the last round."""
     success: float | None
@@ -45,7 +47,7 @@ def summarise(logs: Sequence[RunLog]) -> Summary:
     logs = [log for log in logs if log.rounds]
     calm = {_but_attack(log): log for log in logs if not log.header.attacked}
     outcomes = tuple(_outcome(log, calm.get(_but_attack(log))) for log in logs)
-    return Summary(outcomes, (*_sentences(outcomes), *_remarks(logs)))
+    return Summary(outcomes, (*_sentences(outcomes), *(remark.sentence for remark in _remarks(logs, outcomes))))
 
 
 def _but_attack(log: RunLog) -> bytes:
@@ -59,8 +61,9 @@ def _outcome(log: RunLog, calm: RunLog | None) -> Outcome:
     return Outcome(
         name=header.name,
         arm=header.arm,
-        attack=header.arm.get("attack") or _kind(header.settings.get("attack")),
-        estimator=header.arm.get("estimator") or _kind(header.settings.get("estimator")),
+        attack=header.arm.get("attack") or kind(header.settings.get("attack")) or "none",
+        estimator=header.arm.get("estimator") or kind(header.settings.get("estimator")),
+        estimator_kind=kind(header.settings.get("estimator")),
         accuracy=last.accuracy,
         success=last.success,
         below=100 * (calm.rounds[-1].accuracy - last.accuracy) if calm is not None and header.attacked else None,
@@ -68,10 +71,6 @@ def _outcome(log: RunLog, calm: RunLog | None) -> Outcome:
         seconds=sum(record.seconds.total for record in log.rounds) / len(log.rounds),
         guarantee=last.guarantee,
     )
-
-
-def _kind(settings: object) -> str:
-    return str(settings["kind"]) if isinstance(settings, dict) else "none"
 
 
 def _sentences(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -97,65 +96,38 @@ def _against(outcome: Outcome, plain: Outcome | None) -> str:
     if plain is None:
         return _alone(outcome)
     if outcome.attack == "none":
-        return (
-            f"Without an attack {outcome.estimator} reaches {_percent(outcome.accuracy)} and plain averaging "
-            f"{_percent(plain.accuracy)}."
-        )
-    if outcome.success is not None and plain.success is not None:
-        text = (
-            f"Under {_the(outcome.attack)} plain averaging is fooled on {_percent(plain.success)} of the attacker's "
-            f"images, {outcome.estimator} on {_percent(outcome.success)}"
-        )
-    else:
-        gap = 100 * (outcome.accuracy - plain.accuracy)
-        text = (
-            f"Under {_the(outcome.attack)} plain averaging falls to {_percent(plain.accuracy)}; {outcome.estimator} "
-            f"ends at {_percent(outcome.accuracy)}, {abs(gap):.1f} points {'higher' if gap >= 0 else 'lower'}"
-        )
-    return text + _kept(outcome)
+        reached = f"{outcome.estimator} reaches {percent(outcome.accuracy)}"
+        return f"Without an attack {reached} and plain averaging {percent(plain.accuracy)}."
+    return f"{_alone(outcome)} Plain averaging: {_ending(plain)}."
 
 
 def _alone(outcome: Outcome) -> str:
     if outcome.attack == "none":
-        return f"Without an attack {outcome.estimator} reaches {_percent(outcome.accuracy)}."
-    text = f"Under {_the(outcome.attack)} {outcome.estimator} ends at {_percent(outcome.accuracy)}"
-    if outcome.success is not None:
-        text += f" and is fooled on {_percent(outcome.success)} of the attacker's images"
-    return text + _kept(outcome)
+        return f"Without an attack {outcome.estimator} reaches {percent(outcome.accuracy)}."
+    return f"Under {_the(outcome.attack)}, {outcome.estimator}: {_ending(outcome)}."
 
 
-def _kept(outcome: Outcome) -> str:
-    if outcome.below is None:
-        return "."
-    if outcome.below <= 0:
-        return ", with no accuracy lost to the attack."
-    return f", {outcome.below:.1f} points of accuracy below its run without an attack."
+def _ending(outcome: Outcome) -> str:
+    return ending(outcome.accuracy, _lost(outcome), outcome.success)
 
 
-def _remarks(logs: Sequence[RunLog]) -> Iterator[str]:
-    regions = {log.rounds[-1].guarantee for log in logs}
-    if "nothing" in regions:
-        yield "In some runs half of the rows or more may be spoilt: no rule can help there (see f2ed plan)."
-    elif "experience" in regions:
-        yield (
-            "This is experience, not a theorem: 12 · malicious < shards does not hold "
-            "(f2ed plan says what would have to change)."
-        )
-    hidden = min((log.header.hidden_among for log in logs), default=0)
-    if hidden > 1:
-        yield f"Throughout, the server saw only sums of at least {hidden} clients."
-    cut = [log for log in logs if any(record.clipped_honest for record in log.rounds)]
-    if cut:
-        yield f"In {len(cut)} runs honest updates were clipped: raise clip (or lower the learning rate)."
-    closed = sum(bool(record.excluded) for log in logs for record in log.rounds)
-    if closed:
-        yield f"In {closed} rounds some shards had no say; the records say why."
+def _lost(outcome: Outcome) -> float | None:
+    return None if outcome.below is None else outcome.below / 100
+
+
+def _remarks(logs: Sequence[RunLog], outcomes: Sequence[Outcome]) -> Iterator[Remark]:
+    broken = {
+        outcome.name: outcome.attack
+        for outcome in outcomes
+        if outcome.estimator_kind == "filter-l2" and graded(_lost(outcome), outcome.success) == "broken"
+    }
+    for several in by_promise([log for log in logs if log.header.attacked]):
+        yield promise(several, [broken[log.header.name] for log in several if log.header.name in broken])
+    yield from privacy(logs)
+    yield from upkeep(logs)
+    yield from unfinished(logs)
 
 
 def _the(attack: str) -> str:
     """Put an article before a label of words; tags such as tma are names."""
     return f"the {attack}" if re.fullmatch(r"[a-z ]*(attack|backdoor)", attack) else attack
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from f2ed.remarks import percent, schedule
 from f2ed.report.arms import Arm
 from f2ed.report.reading import Run
-from f2ed.report.words import flat, percent
+from f2ed.report.words import flat
 
-__all__ = ["audits", "privacy", "schedule"]
+__all__ = ["audits", "privacy"]
 
 _SECRECY = {
     "none": "none: no shards, every update is seen",
@@ -43,12 +44,6 @@ def audits(runs: Sequence[Run]) -> dict[str, Any] | None:
 
 def _known(audit: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in audit.items() if value is not None}
-
-
-def schedule(settings: dict[str, Any]) -> str:
-    """Return the kind of the schedule, "" where the settings name none."""
-    found = settings.get("schedule")
-    return str(found.get("type") or found.get("kind") or "") if isinstance(found, dict) else str(found or "")
 
 
 def _row(run: Run) -> tuple[str, ...]:

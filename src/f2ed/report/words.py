@@ -11,8 +11,6 @@ __all__ = [
     "attack_title",
     "estimator_title",
     "flat",
-    "percent",
-    "plural",
 ]
 
 NO_ATTACK = "no attack"
@@ -90,13 +88,3 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             found[path] = f"{value:g}" if isinstance(value, float) else str(value)
     return found
-
-
-def percent(share: float) -> str:
-    """Write a share as a percentage."""
-    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
-
-
-def plural(count: int, noun: str, many: str = "") -> str:
-    """Write a count with its noun."""
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
