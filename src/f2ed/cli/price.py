@@ -110,12 +110,12 @@ def _explain(cost: Price, console: Console) -> None:
         "of these rounds; a round in which the shard stays closed costs nothing."
     )
     sharing = (
-        f"The smallest sum that may be opened has {least} members who add noise, and each adds 1/√{least} of it, so that "
-        "drop-outs take none of the promise. Members who help the server do: their noise hides nobody."
+        f"The smallest sum that may be opened has {least} members who add noise, and each adds 1/√{least} of it, so "
+        "that drop-outs take none of the promise. Members who help the server do: their noise hides nobody."
     )
     roots = (
-        f"Every shard needs noise of its own, so the mean of all {shards} carries {cost.overall / cost.central:.2g} times "
-        f"what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting nobody. "
+        f"Every shard needs noise of its own, so the mean of all {shards} carries {cost.overall / cost.central:.2g} "
+        f"times what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting nobody. "
         "Fewer shards and more clients make it smaller."
     )
     for line in (scope, sharing, roots):
