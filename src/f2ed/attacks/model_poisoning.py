@@ -29,8 +29,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
     The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
     own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
     labels, boosted. That one is a step of Adam at `lr`, as in the inventors' code: with the honest clients' plain SGD
-    (`lr` and `optimiser` none) a small learning rate makes it too short to matter. With strategy = "explicit" they train
-    honestly, then on the chosen images alone, and boost all that the latter moved: stronger, and easier to see.
+    (`lr` and `optimiser` none) a small learning rate makes it too short to matter. With strategy = "explicit" they
+    train honestly, then on the chosen images alone, and boost all that the latter moved: stronger, easier to see.
     Success is the share of the `images` that get the label wanted.
 
     The authors' variant knows no honest reference: it trains on the chosen images, and holds to a point a tenth of

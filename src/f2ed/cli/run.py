@@ -23,7 +23,7 @@ from f2ed.report.watch import serve
 try:
     import torch
 
-    from f2ed.experiments import Cell, Event, Summary, prepare, read, run_all, summarise
+    from f2ed.experiments import Cell, Event, File, Summary, prepare, read, run_all, summarise
     from f2ed.experiments.parallel import run_in_processes
     from f2ed.experiments.run import place
     from f2ed.simulation.leaks import warning
@@ -32,7 +32,7 @@ except ModuleNotFoundError as missing:
         raise
     raise MissingExtra("f2ed run", "train") from None
 
-__all__ = ["run"]
+__all__ = ["carry_out", "run"]
 
 _BETWEEN_LINES = 10.0
 """Seconds, where the output is no terminal."""
@@ -75,36 +75,21 @@ def run(
     """
     # Progress goes to standard error where standard output is for a program.
     console = Console(highlight=False, stderr=json)
-    device = _device(device)
     experiments = read(file).only_parts(part)
     if rounds is not None:
         experiments = experiments.changed(rounds=rounds)
-    if jobs < 1:
-        raise ConfigError(f"--jobs {jobs}: at least 1 run at once")
-    with console.status("Looking for the data …") as status:
-
-        def progress(name: str, done: int, total: int | None) -> None:
-            status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
-
-        cells, loaded = prepare(experiments, folder=data, progress=progress, say=partial(console.print, soft_wrap=True))
-    chosen = [cell for cell in cells if all(word in cell.name for word in only)]
-    if not chosen:
-        names = "; ".join(cell.name for cell in cells)
-        raise ConfigError(f"--only {' '.join(only)}: no run of {file} has that in its name; there are: {names}")
-    _judge_schedules(chosen, console, strict=strict)
     folder = out / file.stem
-    if jobs > 1 and len(chosen) > 1:
-        events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
-    else:
-        events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
-    try:
-        with serve(folder, port) if watch else nullcontext() as url:
-            if url is not None:
-                console.print(f"Watch the curves grow: {url}", soft_wrap=True)
-            logs = _watch(chosen, events, console)
-    except KeyboardInterrupt:
-        console.print(f"Interrupted. Nothing is lost: the same command goes on from there ({folder}).", soft_wrap=True)
-        sys.exit(130)
+    chosen, logs = carry_out(
+        experiments,
+        folder,
+        console,
+        device=device,
+        only=only,
+        jobs=jobs,
+        data=data,
+        port=port if watch else None,
+        strict=strict,
+    )
     summary = summarise(logs)
     where: Path | None = folder / "index.html"
     files = [place(cell, folder) for cell in chosen]
@@ -119,6 +104,50 @@ def run(
     else:
         console.print(chosen[0].about, soft_wrap=True)
         _conclude(summary, folder, where, console)
+
+
+def carry_out(
+    experiments: File,
+    folder: Path,
+    console: Console,
+    *,
+    device: str,
+    only: tuple[str, ...],
+    jobs: int,
+    data: Path | None,
+    port: int | None = None,
+    strict: bool = False,
+) -> tuple[list[Cell], list[RunLog]]:
+    """Run what is chosen of a file, showing how it goes, on a live page too if there is a port; leave on Ctrl-C."""
+    device = _device(device)
+    if jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: at least 1 run at once")
+    with console.status("Looking for the data …") as status:
+
+        def progress(name: str, done: int, total: int | None) -> None:
+            status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
+
+        cells, loaded = prepare(experiments, folder=data, progress=progress, say=partial(console.print, soft_wrap=True))
+    chosen = [cell for cell in cells if all(word in cell.name for word in only)]
+    if not chosen:
+        names = "; ".join(cell.name for cell in cells)
+        raise ConfigError(
+            f"--only {' '.join(only)}: no run of {experiments.path} has that in its name; there are: {names}"
+        )
+    _judge_schedules(chosen, console, strict=strict)
+    if jobs > 1 and len(chosen) > 1:
+        events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
+    else:
+        events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
+    try:
+        with serve(folder, port) if port is not None else nullcontext() as url:
+            if url is not None:
+                console.print(f"Watch the curves grow: {url}", soft_wrap=True)
+            logs = _watch(chosen, events, console)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. Nothing is lost: the same command goes on from there ({folder}).", soft_wrap=True)
+        sys.exit(130)
+    return chosen, logs
 
 
 def _device(wanted: str) -> str:
