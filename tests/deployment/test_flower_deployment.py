@@ -1,120 +1,209 @@
-"""Real processes: a SuperLink and six SuperNodes on loopback, with TLS and node authentication.
+"""Real processes: a SuperLink and eight SuperNodes on loopback, with TLS and node authentication, in two shards.
 
-One deployment serves all tests of this file, in their order: starting it costs more than a round.
+One deployment serves all tests of this file, in their order: starting it costs more than a round. Every model is
+compared, to the bit, with the one that the survivors alone give.
 """
 
-import sys
-from pathlib import Path
-
-import msgspec
-import numpy as np
 import pytest
+from federation import Federation
+from memory import Search
 
 from f2ed.flower.local import Deployment
+from f2ed.flower.processes import offspring
 
-APP = Path(__file__).parent / "app"
-sys.path.insert(0, str(APP))
-
-from sums.task import change  # noqa: E402  from the app that is deployed
-
-SIZE = 1000
-STRANGER = 6
+NODES, STRANGER = 8, 8
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    with Deployment(tmp_path_factory.mktemp("deployment"), nodes=6, shards=2, crowd=3, strangers=1) as running:
+    folder = tmp_path_factory.mktemp("deployment")
+    with Deployment(folder, nodes=NODES, shards=2, crowd=3, strangers=1, spares=5) as running:
         yield running
 
 
-class Run:
-    """One run of the app, whose lines a test may act upon."""
-
-    def __init__(self, deployment, name, **settings):
-        self.deployment = deployment
-        self.out = deployment.folder / f"{name}.npy"
-        self.audit_path = deployment.folder / f"{name}.jsonl"
-        self.lines = []
-        self._settings = {
-            "f2ed-roster": str(deployment.roster_path),
-            "out": str(self.out),
-            "f2ed-audit": str(self.audit_path),
-            **settings,
-        }
-
-    def __iter__(self):
-        for line in self.deployment.run(APP, self._settings):
-            self.lines.append(line)
-            yield line
-
-    def finish(self):
-        for _ in self:
-            pass
-        return self
-
-    @property
-    def audit(self):
-        return [msgspec.json.decode(line) for line in self.audit_path.read_bytes().splitlines()]
-
-    def ends_at(self, shards_of_each_round):
-        """Compare the model with the one computed from those who survived."""
-        assert self.out.exists(), "\n".join(self.lines[-40:])
-        place = np.zeros(SIZE)
-        for round_, shards in enumerate(shards_of_each_round, 1):
-            place += np.mean([np.mean([change(c, round_, SIZE) for c in shard], axis=0) for shard in shards], axis=0)
-        # A step of the fixed point is 2e-6; rounding errs by less than one in each round.
-        np.testing.assert_allclose(np.load(self.out), place, atol=2e-6 * len(shards_of_each_round))
+@pytest.fixture(scope="module")
+def shards(deployment):
+    return deployment.roster.plan(0).shards
 
 
-def test_a_node_killed_in_a_run_closes_its_shard_and_no_other(deployment):
-    first, second = deployment.roster.plan(0).shards
-    run = Run(deployment, "killed", **{"num-rounds": 2, "train-deadline": 45.0})
-    for line in run:
-        if "f2ed: round 1:" in line:
-            deployment.kill(deployment.nodes[first[0]])
-    run.ends_at([[first, second], [second]])
-    assert [each["opened"] for each in run.audit] == [[0, 1], [1]]
-    assert list(run.audit[1]["dropped"]) == [str(first[0])]
-    assert all(each["secret"] and each["hidden_among"] == 3 for each in run.audit)
+def without(shard, client):
+    return [each for each in shard if each != client]
 
 
-def test_a_node_whose_key_is_not_on_the_roster_took_no_part(deployment):
+def dropped(audit):
+    return sorted(map(int, audit["dropped"]))
+
+
+# In order of time: a run of the mode all-or-nothing, whose server is killed; the run that goes on after it; a run of
+# the tolerant mode.
+
+
+@pytest.fixture(scope="module")
+def first(deployment):
+    settings = {"f2ed-mode": "all-or-nothing", "f2ed-checkpoint": str(deployment.folder / "model.checkpoint")}
+    run = Federation(deployment, "first", **settings, **{"plain-first": True})
+    run.desk.put("orders/0.plain", "hold")
+    return run.begin()
+
+
+@pytest.fixture(scope="module")
+def again(deployment):
+    settings = {"f2ed-mode": "all-or-nothing", "f2ed-checkpoint": str(deployment.folder / "model.checkpoint")}
+    run = Federation(deployment, "again", after=1, **settings).begin().ready()
+    yield run
+    run.end()
+
+
+@pytest.fixture(scope="module")
+def tolerant(deployment):
+    return Federation(deployment, "tolerant", **{"f2ed-mode": "dropout-tolerant"}).begin().ready()
+
+
+def everywhere(deployment, search):
+    """Search the memory of the server's processes and of each node's; return what was found where."""
+    found = {"server": set().union(*map(search.in_process, family(deployment.superlink)))}
+    for client, node in deployment.nodes.items():
+        found[client] = set().union(*map(search.in_process, family(node)))
+    return found
+
+
+def family(process):
+    return [process.pid, *offspring([process.pid])]
+
+
+def written(deployment, run, search):
+    """Search what the SuperLink keeps, the logs, and all messages as the server and each node saw them."""
+    files = [*deployment.folder.glob("superlink.db*"), *deployment.folder.glob("*.log")]
+    found = {"server": set().union(*map(search.in_file, files), search.in_file(run.desk.path("wire/server")))}
+    for client in range(NODES):
+        found[client] = search.in_file(run.desk.path(f"wire/node_{client}"))
+    return found
+
+
+def test_the_search_finds_plain_updates_where_nothing_protects_them(deployment, first):
+    for client in range(1, NODES):
+        first.until_heard(client, "plain")
+    search = Search(range(NODES), rounds=[0])
+    for found in (everywhere(deployment, search), written(deployment, first, search)):
+        assert {each.client for each in found["server"]} >= set(range(1, NODES))
+    first.desk.put("release/0.plain")
+
+
+def test_no_plain_update_is_in_any_process_but_its_own(deployment, first, shards):
+    first.ready()
+    first.ask(c0_AskUpload="hold")
+    for client in range(1, NODES):
+        first.until_heard(client, "AskUpload")
+    first.until("held/0.AskUpload")
+    search = Search(range(NODES), rounds=[1])
+    # The server has seven of eight uploads now, and the eighth client is about to send its own.
+    inside = everywhere(deployment, search)
+    assert {each.client for each in inside[0]} == {0}, "the search sees nothing"
+    assert all(each.client == who for who, found in inside.items() for each in found)
+    first.desk.put("release/0.AskUpload")
+    audit = first.result()
+    inside = everywhere(deployment, search)
+    assert all(each.client == who for who, found in inside.items() for each in found)
+    assert not any(written(deployment, first, search).values())
+    assert audit["secret"]
+    assert audit["hidden_among"] == 4
+    assert first.equals_the_survivors(shards)
+
+
+def test_a_node_whose_key_is_not_on_the_roster_took_no_part(deployment, first):
     # The SuperLink lets it in, the protocol does not.
-    assert "f2ed: this node refused: the key client_6.key is not on the roster" in deployment.log(f"node_{STRANGER}")
+    assert first.round == 1
+    assert "f2ed: this node refused: the key client_8.key is not on the roster" in deployment.log(f"node_{STRANGER}")
     assert "leaves masked" not in deployment.log(f"node_{STRANGER}")
     assert "leaves masked" in deployment.log("node_0")
 
 
-def test_a_server_that_was_killed_goes_on_from_its_checkpoint_and_a_lost_node_comes_back(deployment):
-    first, second = deployment.roster.plan(0).shards
-    deployment.start_node_again(first[0])
-    settings = {"num-rounds": 2, "f2ed-checkpoint": str(deployment.folder / "model.checkpoint")}
-    run = Run(deployment, "server", **settings)
-    with pytest.raises(Exception, match="flwr run ended"):  # noqa: PT012  the loop is how the log is read
-        for line in run:
-            if "f2ed: round 1:" in line:
-                deployment.kill(deployment.superlink)
-    assert not run.out.exists()
+def test_a_server_that_was_killed_between_rounds_goes_on_from_its_checkpoint(deployment, first, request):
+    ended = first.model(1)
+    deployment.kill(deployment.superlink)
     deployment.start_superlink()
-    run = Run(deployment, "server", **settings).finish()
-    run.ends_at([[first, second]] * 2)
-    assert [each["round"] for each in run.audit] == [1, 2]
+    again = request.getfixturevalue("again")
+    assert again.model(1).tobytes() == ended.tobytes()
 
 
-def test_the_tolerant_mode_works_over_a_network_too(deployment):
-    run = Run(deployment, "tolerant", **{"num-rounds": 1, "f2ed-mode": "dropout-tolerant"}).finish()
-    run.ends_at([deployment.roster.plan(0).shards])
+def test_a_node_killed_when_asked_for_its_key_closes_its_shard_and_no_other(again, shards):
+    one, other = shards
+    again.ask(**{f"c{one[0]}_AskKey": "die"})
+    audit = again.result()
+    assert dropped(audit) == [one[0]]
+    assert audit["opened"] == [1]
+    assert again.equals_the_survivors([other])
 
 
-def test_nothing_of_an_update_is_in_what_the_server_keeps(deployment):
-    """Look for four coordinates in a row, of every client and round, as floats and in fixed point."""
-    kept = [
-        path for path in deployment.folder.rglob("*") if path.is_file() and path.suffix in {".db", ".log", ".db-wal"}
-    ]
-    assert any(path.name == "superlink.db" for path in kept)
-    for path in kept:
-        content = path.read_bytes()
-        for client in range(6):
-            step = change(client, 1, SIZE)[:4]
-            for plain in (step, step.astype(np.float64)):
-                assert plain.tobytes() not in content, path
+def test_a_client_restarted_between_its_key_and_its_upload_goes_on_with_its_key(deployment, again, shards):
+    one, other = shards
+    deployment.replace_node(one[0])
+    # A peer that takes its time keeps the server from going on before the client is back.
+    again.ask(**{f"c{one[1]}_AskKey": "hold", f"c{other[0]}_AskUpload": "garbage"})
+    again.until_heard(one[2], "AskKey")
+    deployment.stop(deployment.nodes[one[2]])
+    deployment.start_node_again(one[2])
+    again.desk.put(f"release/{one[1]}.AskKey")
+    audit = again.result()
+    assert dropped(audit) == [other[0]], "only the one that sent garbage"
+    assert audit["opened"] == [0]
+    assert again.equals_the_survivors([one])
+
+
+def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(again, shards):
+    one, other = shards
+    again.ask(**{f"c{other[1]}_AskUpload": "die"})
+    audit = again.result()
+    assert dropped(audit) == [other[1]]
+    assert audit["opened"] == [0]
+    assert again.equals_the_survivors([one])
+
+
+def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again, shards):
+    one, other = shards
+    deployment.replace_node(other[1])
+    # On a machine that is busy everything takes longer, and so does the deadline.
+    again.ask(deadline=20 + 2 * again.seconds, **{f"c{one[3]}_train": "hang"})
+    audit = again.result()
+    assert dropped(audit) == [one[3]]
+    assert "late" in audit["dropped"][str(one[3])]
+    assert audit["opened"] == [1]
+    assert again.equals_the_survivors([other])
+    deployment.stop(deployment.nodes[one[3]])
+    deployment.start_node_again(one[3])
+
+
+def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, shards):
+    one, other = shards
+    tolerant.ask(**{f"c{one[0]}_Invite": "die", f"c{other[1]}_Peers": "die"})
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[0], other[1]])
+    assert audit["opened"] == [0, 1]
+    assert audit["hidden_among"] == 3
+    assert tolerant.equals_the_survivors([without(one, one[0]), without(other, other[1])])
+    deployment.replace_node(one[0])
+    deployment.replace_node(other[1])
+
+
+def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(deployment, tolerant, shards):
+    one, other = shards
+    orders = {f"c{one[2]}_Delivery": "die", f"c{other[2]}_Peers": "garbage", f"c{other[0]}_Peers": "hold"}
+    tolerant.ask(**orders)
+    tolerant.until_heard(other[3], "Peers")
+    deployment.stop(deployment.nodes[other[3]])
+    deployment.start_node_again(other[3])
+    tolerant.desk.put(f"release/{other[0]}.Peers")
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[2], other[2]]), "one was killed, one sent garbage, and the restarted one is in"
+    assert audit["opened"] == [0, 1]
+    assert tolerant.equals_the_survivors([without(one, one[2]), without(other, other[2])])
+    deployment.replace_node(one[2])
+
+
+def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(tolerant, shards):
+    one, other = shards
+    tolerant.ask(**{f"c{one[3]}_Alive": "die", f"c{other[0]}_Confirmations": "die"})
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[3], other[0]])
+    assert audit["opened"] == [0, 1]
+    assert tolerant.equals_the_survivors([one, other])

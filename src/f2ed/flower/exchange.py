@@ -21,6 +21,8 @@ __all__ = ["Line", "Round"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _AT_ONCE = 8
+_LONGER = 10.0
+"""A message outlives its deadline by this many seconds, so that whoever is late is called late and not unheard of."""
 
 
 class Line:
@@ -45,7 +47,7 @@ class Line:
         """Do the same with a deadline of its own for each node."""
         since = time.monotonic()
         messages = [
-            Message(content, node, "train", ttl=max(1.0, deadline), group_id=group)
+            Message(content, node, "train", ttl=deadline + _LONGER, group_id=group)
             for node, (content, deadline) in contents.items()
         ]
         with self._one_at_a_time:

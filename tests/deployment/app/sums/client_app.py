@@ -1,14 +1,28 @@
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from f2ed.flower import protect
+from sums.desk import Desk
+from sums.obey import hang, obey
 from sums.task import change
 
-app = ClientApp(mods=[protect])
+app = ClientApp()
 
 
-@app.train()
+@app.train(mods=[obey, protect])
+def protected(message, context):
+    return train(message, context)
+
+
+@app.train("plain", mods=[obey])
+def plain(message, context):
+    return train(message, context)
+
+
 def train(message, context):
-    before = message.content["arrays"]["x"].numpy()
-    after = before + change(context.node_config["partition-id"], message.content["config"]["server-round"], len(before))
-    return Message(RecordDict({"arrays": ArrayRecord({"x": Array(after)})}), reply_to=message)
+    me, round_ = context.node_config["partition-id"], message.content["config"]["server-round"]
+    if context.run_config["desk"] and Desk(context.run_config["desk"]).take(f"orders/{me}.train") == "hang":
+        hang()
+    after = message.content["arrays"]["x"].numpy() + change(me, round_)
+    content = {"arrays": ArrayRecord({"x": Array(after)}), "metrics": MetricRecord({"num-examples": 1})}
+    return Message(RecordDict(content), reply_to=message)

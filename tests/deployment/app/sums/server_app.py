@@ -1,11 +1,20 @@
+import io
+
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
 
 from f2ed import Mean
-from f2ed.flower import F2ed
+from f2ed.flower import F2ed, exchange
+from sums.desk import Desk
+from sums.task import CLIP, start
+from sums.watched import Clock, Watched
 
 app = ServerApp()
+
+
+class Ended(Exception):
+    """The test has seen enough."""
 
 
 @app.main()
@@ -16,12 +25,44 @@ def main(grid, context):
         estimator=Mean(),
         mode=settings["f2ed-mode"],
         min_crowd=3,
-        deadline=settings["train-deadline"],
-        train_deadline=settings["train-deadline"],
-        wait_for_nodes=settings["wait"],
+        clip=CLIP,
+        deadline=600.0,
+        train_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
         audit=settings["f2ed-audit"],
     )
-    start = ArrayRecord({"x": Array(np.zeros(settings["size"], np.float32))})
-    result = strategy.start(grid=grid, initial_arrays=start, num_rounds=settings["num-rounds"])
-    np.save(settings["out"], result.arrays["x"].numpy())
+    arrays = ArrayRecord({"x": Array(start())})
+    if not settings["desk"]:
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=settings["num-rounds"])
+        return
+    desk = Desk(settings["desk"])
+    exchange.time = clock = Clock()
+    grid = Watched(grid, desk, clock)
+    if settings["plain-first"]:
+        unprotected(grid, arrays, nodes=len(strategy.roster.clients))
+        desk.put("plain")
+
+    def after(number, model):
+        """Show the model, and wait until the test wants another round."""
+        file = io.BytesIO()
+        np.save(file, model["x"].numpy())
+        desk.record(f"models/{number}.npy", file.getvalue())
+        desk.put(f"ended/{number}")
+        wanted = desk.wait(f"begin/{number + 1}")
+        if wanted == "end":
+            raise Ended
+        strategy._deadlines = 600.0, float(wanted)
+
+    try:
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1000, evaluate_fn=after)
+    except Ended:
+        return
+
+
+def unprotected(grid, arrays, *, nodes):
+    """Ask every node for its plain update and hold all of them, as any strategy of Flower does."""
+    grid.until_connected(nodes)
+    content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 0})})
+    messages = [Message(content, node, "train.plain") for node in grid.get_node_ids()]
+    replies = list(grid.send_and_receive(messages))
+    return [reply.content["arrays"]["x"].numpy() for reply in replies]
