@@ -2,6 +2,7 @@
 
     python benchmarks/secagg.py                     everything (about ten minutes on two quiet cores)
     python benchmarks/secagg.py --quick             small shards and vectors only (some ten seconds)
+    python benchmarks/secagg.py --parts masking     one part of it (about two minutes)
     python benchmarks/secagg.py --json              one JSON document instead of tables
     python benchmarks/secagg.py --peer DIRECTORY    also look for Flower there
 
@@ -567,6 +568,12 @@ def show(found: dict) -> None:
     print("load average before and after (this program takes 1 to 2 of it): {:.1f}, {:.1f}".format(*machine["load"]))
     limit = found["limit"]
     print(f"limit: AES-256-CTR {limit['aes_gb_s']:.1f} GB/s, addition {limit['add_gb_s']:.0f} GB/s, one thread\n")
+    for part, show_part in SHOW.items():
+        if part in found:
+            show_part(found[part])
+
+
+def show_masking(rows: list[dict]) -> None:
     print("Masking alone (s masks over d words, milliseconds; ratios to the limit of one thread)\n")
     table(
         ["s", "d", "limit", "1 thread", "ratio", "2 threads", "ratio", "Flower", "/ 1 thread", "/ 2 threads"],
@@ -576,10 +583,12 @@ def show(found: dict) -> None:
                 *(ms(r["two_threads_ms"]), ratio(r["two_threads_to_limit"]), ms(r["flower_ms"])),
                 *(ratio(r["flower_to_one_thread"]), ratio(r["flower_to_two_threads"])),
             ]
-            for r in found["masking"]
+            for r in rows
         ],
     )
-    r = found["upload"]
+
+
+def show_upload(r: dict) -> None:
     print(f"Update to upload, s = {r['s']}, d = {size(r['d'])}: encode, mask and write (milliseconds)\n")
     table(
         ["", "1 thread", "2 threads", "bytes per parameter", "Flower / 1 thread", "Flower / 2 threads"],
@@ -591,15 +600,20 @@ def show(found: dict) -> None:
             ],
         ][: 2 if r["flower_ms"] else 1],
     )
+
+
+def show_protocol(rows: list[dict]) -> None:
     print("The protocol (milliseconds per client, and of the server per shard; two threads)\n")
     table(
         [
             *("mode", "s", "d", "dropped", "client: keys and shares", "encode", "upload", "to limit"),
             *("server", "to limit", "bytes up: control", "per parameter"),
         ],
-        [protocol_row(r) for r in found["protocol"]],
+        [protocol_row(r) for r in rows],
     )
-    r = found["shamir"]
+
+
+def show_shamir(r: dict) -> None:
     print(f"Shamir, {r['n']} shares, threshold {r['threshold']} (milliseconds)\n")
     rows = [
         ["f2ed, 32 bytes", ms(r["share_ms"]), ms(r["combine_ms"]), "", ""],
@@ -611,6 +625,9 @@ def show(found: dict) -> None:
             label = f"Flower, its {name} of {f['bytes']} bytes"
             rows.append([label, ms(f["share_ms"]), ms(f["combine_ms"]), ratio(f["to_ours"]), ratio(f["to_first"])])
     table(["", "share", "combine", "both / ours", "both / first"], rows)
+
+
+def show_memory(rows: list[dict]) -> None:
     print("A robust secure mean of n clients: peak memory (MiB) of the server and one client at a time\n")
     table(
         ["mode", "n", "s", "d", "before", "shard means", "and FilterL2", "of it the means", "wall s", "server s"],
@@ -620,9 +637,18 @@ def show(found: dict) -> None:
                 *(f"{r['peak_with_filter_mib']:.0f}", f"{r['means_mib']:.0f}"),
                 *(f"{r['wall_s']:.1f}", f"{r['server_s']:.1f}"),
             ]
-            for r in found["memory"]
+            for r in rows
         ],
     )
+
+
+SHOW = {
+    "masking": show_masking,
+    "upload": show_upload,
+    "protocol": show_protocol,
+    "shamir": show_shamir,
+    "memory": show_memory,
+}
 
 
 def protocol_row(r: dict) -> list[str]:
@@ -677,6 +703,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", metavar="DIRECTORY")
+    parser.add_argument("--parts", nargs="+", default=list(SHOW), choices=list(SHOW))
     parser.add_argument("--probe", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.probe:
@@ -687,6 +714,13 @@ def main() -> None:
     lengths = [300_000, 1_000_000] if asked.quick else [300_000, 1_000_000, 10_000_000]
     crowd = (100, 10, 300_000) if asked.quick else (1000, 10, 1_000_000)
     limit, load = measure_limit(), [os.getloadavg()[0]]
+    work = {
+        "masking": lambda: list(masking(sizes, lengths, peer)),
+        "upload": lambda: whole_upload(10, 1_000_000, peer),
+        "protocol": lambda: list(protocol(sizes, lengths)),
+        "shamir": lambda: secret_sharing(100, peer),
+        "memory": lambda: [memory(mode, *crowd) for mode in MODES],
+    }
     found = {
         "machine": {
             "processor": processor(),
@@ -697,12 +731,7 @@ def main() -> None:
             "peer": said,
         },
         "limit": {"aes_gb_s": 1e-9 / limit.aes, "add_gb_s": 1e-9 / limit.add},
-        "masking": list(masking(sizes, lengths, peer)),
-        "upload": whole_upload(10, 1_000_000, peer),
-        "protocol": list(protocol(sizes, lengths)),
-        "shamir": secret_sharing(100, peer),
-        "memory": [memory(mode, *crowd) for mode in MODES],
-    }
+    } | {part: work[part]() for part in asked.parts}
     found["machine"]["load"] = [*load, os.getloadavg()[0]]
     if asked.json:
         print(json.dumps(found, indent=2))
