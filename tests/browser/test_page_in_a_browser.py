@@ -3,15 +3,19 @@
 import csv
 import io
 import json
+from base64 import b64encode
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from chromium import browser, errors, opened, wait
-from report_runs import demo, header, save
+from report_runs import demo, header, record, save
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from f2ed.privacy.images import save_png
+from f2ed.records import Reading, line
 from f2ed.report import write_page
 
 
@@ -123,8 +127,33 @@ def test_what_an_audit_recovered_is_drawn_against_the_size_of_shards(desktop, tm
     assert errors(desktop) == []
 
 
-def test_without_an_audit_that_section_is_not_there(page):
+def test_without_an_audit_or_a_meter_their_sections_are_not_there(page):
     assert not page.find_element(By.ID, "recovered").is_displayed()
+    assert not page.find_element(By.ID, "meter").is_displayed()
+
+
+def test_what_the_meter_read_is_drawn_for_each_setting(desktop, tmp_path):
+    for schedule, exposed in (("fixed", 0), ("every-round", 100)):
+        head = header(rounds=3, schedule={"type": schedule})
+        rounds = [record(head, n, meter=Reading(rank=25, exposed=exposed, first=1, crowd=4)) for n in range(3)]
+        (tmp_path / f"{schedule}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
+    opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
+    assert traces(desktop, "meter") == [[["every-round", 3], ["fixed", 3]]] * 2
+    assert "every-round: 100 of 100; fixed: 0 of 100." in figures(desktop, "meter")[0].text
+    assert errors(desktop) == []
+
+
+def test_pictures_of_an_audit_are_seen(desktop, tmp_path):
+    path = save(tmp_path, header())
+    save_png(tmp_path / "a.png", np.zeros((8, 12, 1), np.uint8), scale=1)
+    png = b64encode((tmp_path / "a.png").read_bytes()).decode()
+    with path.open("a") as file:
+        for each in ({"record": "audit", "attack": "inversion"}, {"record": "picture", "caption": "four", "png": png}):
+            file.write(json.dumps(each) + "\n")
+    opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
+    image = desktop.find_element(By.CSS_SELECTOR, ".picture img")
+    assert desktop.execute_script("return [arguments[0].naturalWidth, arguments[0].naturalHeight]", image) == [12, 8]
+    assert errors(desktop) == []
 
 
 def test_a_table_comes_down_as_csv(page):

@@ -2,11 +2,12 @@
 
 import json
 import re
+from base64 import b64encode
 
 import pytest
 from report_runs import demo, header, record, save
 
-from f2ed.records import line
+from f2ed.records import Forecast, Reading, line
 from f2ed.report import write_page
 from f2ed.report.payload import payload
 from f2ed.report.reading import read_runs
@@ -120,3 +121,53 @@ def test_a_crowd_is_told_for_each_setting(tmp_path):
     assert set(rows) == {"4", "10", "1"}
     assert rows["10"]["schedule"] == "anew every 5 rounds"
     assert rows["1"]["secrecy"] == "none: no shards, every update is seen"
+
+
+FORECAST = Forecast(exposed=100, first=5, last=5, crowd=1, cosine=0.991, leaks=True, text="All are exposed.")
+PNG = b64encode(b"\x89PNG\r\n and so on").decode()
+
+
+def metered(folder, readings, **settings):
+    head = header(rounds=len(readings), **settings)
+    rounds = [record(head, number, meter=reading) for number, reading in enumerate(readings)]
+    (folder / f"{head.name}{len(readings)}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
+
+
+def test_what_the_meter_read_is_told_for_each_setting_and_round(tmp_path):
+    grown = [Reading(rank=25, exposed=0, first=None, crowd=4), Reading(rank=100, exposed=97, first=2, crowd=1)]
+    metered(tmp_path, grown, schedule={"type": "every-round"}, forecast=FORECAST)
+    metered(tmp_path, grown[:1], schedule={"type": "batches", "size": 2, "k": 1})
+    found = payload(*read_runs([tmp_path]))
+    rows = {row["schedule"]: row for row in found["privacy"]}
+    assert rows["anew in every round"]["determined"] == "97 of 100, first after 2 rounds"
+    assert rows["anew in every round"]["forecast"] == "cosine 0.99"
+    assert rows["whole batches of 2, anew every round"]["determined"] == "no client, no group below 4"
+    assert sorted(run["columns"]["exposed"] for run in found["runs"].values()) == [[0], [0, 97]]
+    assert {run["forecast"] for run in found["runs"].values()} == {"All are exposed.", None}
+
+
+def test_records_without_a_meter_claim_nothing(tmp_path):
+    save(tmp_path, header())
+    (row,) = payload(*read_runs([tmp_path]))["privacy"]
+    assert (row["determined"], row["forecast"]) == ("—", "—")
+
+
+def test_pictures_of_an_audit_are_on_the_page(tmp_path):
+    path = save(tmp_path, header())
+    lines = [{"record": "audit", "attack": "inversion"}, {"record": "picture", "caption": "shard of 4", "png": PNG}]
+    path.write_bytes(path.read_bytes() + b"".join(json.dumps(each).encode() + b"\n" for each in lines))
+    summary = write_page([tmp_path], tmp_path / "p.html")
+    assert summary.problems == ()
+    assert f'src="data:image/png;base64,{PNG}"' in summary.path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "png", ["not base64!", b64encode(b"<svg onload=alert(1)>").decode(), PNG + "A" * 4 * (1 << 17), 7, None]
+)
+def test_a_picture_that_is_none_is_named_and_not_shown(tmp_path, png):
+    path = save(tmp_path, header())
+    with path.open("a") as file:
+        file.write(json.dumps({"record": "picture", "caption": "odd", "png": png}) + "\n")
+    runs, (problem,) = read_runs([tmp_path])
+    assert runs[0].pictures == ()
+    assert "picture that cannot be shown" in problem.text

@@ -1,4 +1,4 @@
-"""The privacy side of the page: among how many clients an update was hidden, and what an audit recovered."""
+"""The privacy side of the page: among how many an update was hidden, what all rounds gave away, what was recovered."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +21,7 @@ _SCHEDULES = {
     "fixed": "once",
     "every-round": "anew in every round",
     "every-k-rounds": "anew every {k} rounds",
+    "batches": "whole batches of {size}, anew every {k} rounds",
 }
 
 
@@ -31,7 +32,7 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
         for run in arm.runs:
             row = (arm.setting, *_row(run))
             grouped[row] = grouped.get(row, 0) + 1
-    names = ("setting", "secrecy", "hidden_among", "helped", "surrounded", "schedule")
+    names = ("setting", "secrecy", "hidden_among", "helped", "surrounded", "schedule", "determined", "forecast")
     return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
 
 
@@ -40,6 +41,16 @@ def audits(runs: Sequence[Run]) -> dict[str, Any] | None:
     found = [{"file": run.file} | flat(_known(audit)) for run in runs for audit in run.audits]
     columns = [name for name in dict.fromkeys(name for row in found for name in row) if name != "record"]
     return {"columns": columns, "rows": [[row.get(name, "") for name in columns] for row in found]} if found else None
+
+
+def pictures(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """Return the pictures of audits, with the run's file where several have some."""
+    several = sum(bool(run.pictures) for run in runs) > 1
+    return [
+        {"caption": f"{run.file}: {each.caption}" if several else each.caption, "png": each.png}
+        for run in runs
+        for each in run.pictures
+    ]
 
 
 def _known(audit: dict[str, Any]) -> dict[str, Any]:
@@ -53,14 +64,27 @@ def _row(run: Run) -> tuple[str, ...]:
     surrounded = promise.get("chance_surrounded")
     kind = schedule(header.settings)
     table = header.settings.get("schedule")
-    dealt = _SCHEDULES.get(kind, kind).format(k=table.get("k", "?") if isinstance(table, dict) else "?")
+    numbers = {"k": "?", "size": "?"} | (table if isinstance(table, dict) else {})
+    dealt = _SCHEDULES.get(kind, kind).format(**numbers).replace("every 1 rounds", "every round")
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
         str(run.hidden_among or _UNKNOWN),
         str(promise.get("hidden_among_honest", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
         _UNKNOWN if header.mode == "none" else dealt,
+        _determined(run),
+        _UNKNOWN if header.forecast is None else f"cosine {header.forecast.cosine:.2f}",
     )
+
+
+def _determined(run: Run) -> str:
+    """Say what the sums of all rounds together determine, as the leak meter read it last."""
+    last = run.rounds[-1].meter if run.rounds else None
+    if last is None:
+        return _UNKNOWN
+    if not last.exposed:
+        return f"no client, no group below {last.crowd}"
+    return f"{last.exposed} of {run.header.clients}, first after {last.first} rounds"
 
 
 def _chance(found: float) -> str:

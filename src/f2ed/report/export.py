@@ -26,6 +26,7 @@ _SCALARS = (
     "clipped",
     "clipped_honest",
 )
+_METER = ("rank", "exposed")
 _MORE = ("shortened", "bytes_up", "bytes_down", "hidden_among")
 
 
@@ -69,7 +70,9 @@ def write_parquet(runs: Sequence[Run], path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     # A column without a single value still has a type: what other runs of the same kind would hold.
     types = {name: pa.float64() for name in (*_SCALARS, *_stages())}
-    types |= {name: pa.int64() for name in ("seed", "round", "iterations", "clipped", "clipped_honest", *_MORE)}
+    types |= {
+        name: pa.int64() for name in ("seed", "round", "iterations", "clipped", "clipped_honest", *_MORE, *_METER)
+    }
     schema = pa.schema([(name, types.get(name, pa.string())) for name in every[0]])
     parquet.write_table(pa.Table.from_pylist(every, schema), path)
     return len(every)
@@ -117,6 +120,7 @@ def _stages() -> list[str]:
 
 def _numbers(record: RoundRecord) -> dict[str, float | None]:
     found = {name: getattr(record, name) for name in (*_SCALARS, *_MORE)}
+    found |= {name: None if record.meter is None else getattr(record.meter, name) for name in _METER}
     found |= {f"seconds_{stage}": getattr(record.seconds, stage) for stage in STAGES}
     return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
 

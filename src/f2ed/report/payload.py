@@ -8,7 +8,7 @@ import msgspec
 
 from f2ed.records import RoundRecord
 from f2ed.report.arms import Arm, arms
-from f2ed.report.crowd import audits, privacy
+from f2ed.report.crowd import audits, pictures, privacy
 from f2ed.report.curves import Curve, accuracy, curve, success
 from f2ed.report.reading import Problem, Run
 from f2ed.report.verdict import judge, verdict
@@ -28,6 +28,7 @@ def payload(runs: Sequence[Run], problems: Sequence[Problem]) -> dict[str, Any]:
         "runs": {run.file: _run(run, arm) for arm in every for run in arm.runs},
         "privacy": privacy(every),
         "audits": audits(runs),
+        "pictures": pictures(runs),
     }
 
 
@@ -94,6 +95,7 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "settings": flat(header.settings),
         "notes": header.notes,
         "promise": header.verdict,
+        "forecast": None if header.forecast is None else header.forecast.text,
         "dimension": header.dimension,
         "clients": header.clients,
         "malicious": header.malicious,
@@ -127,6 +129,8 @@ def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
     )
     found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
     found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}
+    for name in ("rank", "exposed", "crowd"):
+        found[name] = [None if record.meter is None else getattr(record.meter, name) for record in rounds]
     found["on_contaminated"] = _shorts([_misplaced(record) for record in rounds])
     return found
 

@@ -5,7 +5,7 @@ there is: a line that was cut off, an accuracy that is not a number, a header of
 one become a `Problem`.
 """
 
-import json
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, nan
 from pathlib import Path
@@ -15,13 +15,16 @@ import msgspec
 
 from f2ed.errors import ConfigError
 from f2ed.records import RoundRecord, RunHeader, holds_records, unpacked
+from f2ed.report.lines import older_header, parsed
 
-__all__ = ["SHOWN_ROUNDS", "Intake", "Problem", "Run", "find", "read_runs"]
+__all__ = ["SHOWN_ROUNDS", "Intake", "Picture", "Problem", "Run", "find", "read_runs"]
 
 SHOWN_ROUNDS = 500
 """A page shows at most about so many rounds of a run; of longer runs every second, fourth, … one."""
 _MOST_PROBLEMS = 12
 _LONGEST_LINE = 64 << 20
+_PNG = b"\x89PNG\r\n"
+_MOST_PICTURES, _LARGEST_PICTURE = 40, 1 << 19
 
 Kind = TypeVar("Kind", RunHeader, RoundRecord)
 
@@ -37,6 +40,14 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 @final
+class Picture(msgspec.Struct, frozen=True):
+    """True images above what was recovered of them; `png` is in base64."""
+
+    caption: str
+    png: str
+
+
+@final
 class Run(msgspec.Struct, frozen=True):
     """What could be read of one file."""
 
@@ -48,6 +59,8 @@ class Run(msgspec.Struct, frozen=True):
     seen: int = 0
     """How many rounds the file holds."""
     audits: tuple[dict[str, Any], ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    """What an audit recovered, for the eye."""
 
     @property
     def finished(self) -> bool:
@@ -109,6 +122,7 @@ class Intake:
         self._last: RoundRecord | None = None
         self._every, self._seen = 1, 0
         self._audits: list[dict[str, Any]] = []
+        self._pictures: dict[str, Picture] = {}
         self._problems: list[Problem] = []
         self._left_out = 0
         self._said: set[str] = set()
@@ -132,7 +146,8 @@ class Intake:
         if self._last is not None:
             rounds[self._last.round] = self._last
         ordered = tuple(rounds[number] for number in sorted(rounds))
-        return Run(self.file, self._header, ordered, self._every, self._seen, tuple(self._audits))
+        pictures = tuple(self._pictures.values())
+        return Run(self.file, self._header, ordered, self._every, self._seen, tuple(self._audits), pictures)
 
     @property
     def torn(self) -> bool:
@@ -155,7 +170,7 @@ class Intake:
 
     def _take(self, text: bytes) -> None:
         try:
-            found = _parsed(text)
+            found = parsed(text)
         except ValueError as wrong:
             self._complain(f"is not a record ({wrong}); the other lines are used")
             return
@@ -166,11 +181,24 @@ class Intake:
                 self._add(found)
             case "audit":
                 self._audits = [*self._audits, found][-200:]
+            case "picture":
+                self._show(found)
             case other:
                 self._once(f"is of a kind that this version does not know ({other!r}); passed over")
 
+    def _show(self, found: dict[str, Any]) -> None:
+        try:
+            picture = msgspec.convert(found, Picture)
+            genuine = b64decode(picture.png, validate=True).startswith(_PNG)
+        except (msgspec.ValidationError, ValueError):
+            genuine = False
+        if not genuine or len(picture.png) > _LARGEST_PICTURE or len(self._pictures) >= _MOST_PICTURES:
+            self._complain("is a picture that cannot be shown: it is no PNG, too large, or one too many", "note")
+        else:
+            self._pictures[picture.caption] = picture
+
     def _begin(self, found: dict[str, Any]) -> None:
-        header = self._convert(found, RunHeader, _older_header(found, self.file))
+        header = self._convert(found, RunHeader, older_header(found, self.file))
         if header is None:
             return
         if self._header is not None and self._header.digest != header.digest:
@@ -243,43 +271,3 @@ class Intake:
         if text not in self._said and len(self._said) < 100:
             self._said.add(text)
             self._complain(text, "note")
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    """Decode a line; NaN and Infinity, which JSON does not have but some writers write, are let through."""
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError as wrong:
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ValueError(wrong) from None
-    if not isinstance(found, dict):
-        raise ValueError(f"found {type(found).__name__}, wanted an object")  # noqa: TRY004  the caller's one kind
-    return found
-
-
-def _older_header(found: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Return what stands for fields that a header does not have: nothing is claimed that is not known."""
-    settings = found.get("settings")
-    settings = settings if isinstance(settings, dict) else {}
-    return {
-        "name": Path(file).stem,
-        "digest": file,
-        "settings": settings,
-        "seed": settings.get("seed", 0),
-        "rounds": settings.get("rounds", 0),
-        "versions": {},
-        "device": "",
-        "dimension": 0,
-        "clients": settings.get("clients", 0),
-        "malicious": (),
-        "attacked": bool(settings.get("attack")),
-        "samples": (),
-        "labels": (),
-        "shards": (),
-        "mode": "unknown",
-        "hidden_among": 0,
-        "guarantee": {},
-        "verdict": "",
-    }
