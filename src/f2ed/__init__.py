@@ -36,6 +36,7 @@ from f2ed.estimators import (
     Sections,
     TrimmedMean,
 )
+from f2ed.noise import Noise
 from f2ed.sharding import Plan, deal
 from f2ed.sharding import advise as plan
 
@@ -72,6 +73,7 @@ __all__ = [
     "MoNNA",
     "MultiKrum",
     "NoRegret",
+    "Noise",
     "PeerError",
     "Plan",
     "Protocol",

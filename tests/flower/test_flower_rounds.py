@@ -8,7 +8,8 @@ import pytest
 from fake_grid import FakeGrid, Node, change, model, real_roster, user_app
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from f2ed import ConfigError, Encoding, FilterL2, Mean
+from f2ed import ConfigError, Encoding, FilterL2, Mean, Noise
+from f2ed.accountant import epsilon
 from f2ed.aggregation import Task, shard_means
 from f2ed.flower import F2ed, identity
 from f2ed.flower.keyfiles import read_private
@@ -424,3 +425,75 @@ def test_rounds_before_a_checkpoint_count_for_the_meter(federation, tmp_path):
     leader = server(roster, checkpoint=path)
     leader.start(grid, model(), num_rounds=4)
     assert leader.reports[0].equations == what_deals_give_away(roster, 4).ranks[-1]
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize("mode", MODES)
+def test_with_noise_masked_equals_plain_to_the_bit(mode):
+    def run(*, secure, run_id):
+        run_config = {"f2ed-roster": "test:8/2", "f2ed-rounding-seed": 5}
+        grid = FakeGrid([Node(client, user_app(), run_config=run_config) for client in range(8)], run_id)
+        leader = server("test:8/2", mode=mode, secure=secure, l2=0.1, noise=1.0)
+        return vector(leader.start(grid, model(), num_rounds=2).arrays).tobytes()
+
+    assert run(secure=True, run_id=1) == run(secure=False, run_id=2)
+
+
+def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
+    steps = []
+    for run_id in (1, 2):
+        grid, _, roster = federation(run_id=run_id)
+        result = server(roster, l2=0.1, noise=1.0).start(grid, model(), num_rounds=1)
+        steps.append(vector(result.arrays) - moved_by([roster.plan(0).shards]))
+    assert not np.array_equal(*steps)
+    # Two shards of three: 0.1 · √2 / 6 in each of 2 x 26 coordinates; half of it is 5 standard errors away.
+    assert np.std(steps) == pytest.approx(0.1 * 2**0.5 / 6, rel=0.5)
+
+
+def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, tmp_path):
+    settings = {"l2": 0.1, "noise": Noise(multiplier=2.0, delta=1e-4), "checkpoint": tmp_path / "model.checkpoint"}
+    grid, nodes, roster = federation()
+    first = server(roster, audit=tmp_path / "audit.jsonl", **settings)
+    first.start(grid, model(), num_rounds=1)
+    assert list(first.reports[0].epsilon.values()) == pytest.approx([epsilon(1 / 8, 1e-4)] * 6)
+    assert f"epsilon at most {epsilon(1 / 8, 1e-4):.3g};" in first.reports[0].line()
+    grid, nodes, roster = federation(run_id=8)
+    gone = roster.plan(0).shards[0][0]
+    nodes[gone].spoil = silence
+    again = server(roster, **settings, min_shards=1)
+    again.start(grid, model(), num_rounds=2)
+    told = again.reports[-1].epsilon
+    for shard, openings in zip(roster.plan(0).shards, (1, 2), strict=True):
+        assert [told[client] for client in shard] == pytest.approx([epsilon(openings / 8, 1e-4)] * 3)
+    line = msgspec.json.decode((tmp_path / "audit.jsonl").read_bytes().splitlines()[0])
+    assert line["epsilon"]["0"] == pytest.approx(epsilon(1 / 8, 1e-4))
+
+
+@pytest.mark.parametrize(("stated", "opened"), [(None, 0), (0.5, 0), (1.0, 2), (2.0, 2)])
+def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
+    grid, nodes, roster = federation()
+    for node in nodes:
+        node.node_config["f2ed-noise"] = 1.0
+    leader = server(roster, l2=0.1, noise=stated)
+    leader.start(grid, model(), num_rounds=1)
+    assert len(leader.reports[0].opened) == opened
+    if not opened:
+        assert "this client asks for 1" in next(iter(leader.reports[0].dropped.values()))
+
+
+def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
+    grid, nodes, roster = federation()
+    nodes[0].node_config["f2ed-noise"] = "much"
+    leader = server(roster, min_shards=1)
+    leader.start(grid, model(), num_rounds=1)
+    assert len(leader.reports[0].opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"noise": 1.0}, "noise without an L2 clip"), ({"noise": -1.0, "l2": 1.0}, "noise multiplier")],
+)
+def test_noise_that_cannot_work_is_refused_before_anything_starts(federation, settings, why):
+    _, _, roster = federation()
+    with pytest.raises(ConfigError, match=why):
+        server(roster, **settings)

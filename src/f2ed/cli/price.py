@@ -115,8 +115,8 @@ def _explain(cost: Price, console: Console) -> None:
     )
     roots = (
         f"Every shard needs noise of its own, so the mean of all {shards} carries {cost.overall / cost.central:.2g} "
-        f"times what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting nobody. "
-        "Fewer shards and more clients make it smaller."
+        f"times what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting "
+        "nobody. Fewer shards and more clients make it smaller."
     )
     for line in (scope, sharing, roots):
         console.print(Padding(line, (0, 0, 0, 2)))

@@ -1,6 +1,8 @@
 """What a server keeps on disk after every round, so that another one can go on."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import final
 
 import msgspec
@@ -30,6 +32,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     roster: str
     """The name of the federation; a new serial of the same roster may go on."""
     arrays: tuple[_Stored, ...]
+    spent: dict[int, float] = {}
+    """Where there is noise, what differential privacy each client has lost so far, as zCDP rho."""
 
     def record(self) -> ArrayRecord:
         """Return the model."""
@@ -41,13 +45,16 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def save(path: Path, *, round_: int, roster: str, arrays: ArrayRecord) -> None:
+def save(
+    path: Path, *, round_: int, roster: str, arrays: ArrayRecord, spent: Mapping[int, float] = MappingProxyType({})
+) -> None:
     """Replace the checkpoint; a crash leaves the old one or the new one, whole."""
     stored = tuple(
         _Stored(name, array.dtype, tuple(array.shape), array.stype, array.data) for name, array in arrays.items()
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, msgspec.msgpack.encode(Checkpoint(round=round_, roster=roster, arrays=stored)))
+    kept = Checkpoint(round=round_, roster=roster, arrays=stored, spent=dict(spent))
+    write_whole(path, msgspec.msgpack.encode(kept))
 
 
 def load(path: Path, *, roster: str, like: ArrayRecord) -> Checkpoint | None:

@@ -2,6 +2,9 @@
 
     flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
 
+With `f2ed-noise=1.0` the node refuses rounds whose sums have less noise for differential privacy than that many times
+the clip.
+
 Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
 settings (or in the environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can
 compute.
@@ -11,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from logging import WARNING
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +46,8 @@ class Identity(NamedTuple):
     store: Store
     test: bool = False
     """Whether the keys are known to everybody."""
+    noise: float = 0.0
+    """The least noise in a sum with its update, as a multiple of the clip."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -56,6 +62,7 @@ class Identity(NamedTuple):
             job=self.roster.job(run),
             shard=lambda round_: self.roster.shard_of(self.id, round_),
             survivors=max(3, self.roster.crowd),
+            noise=self.noise,
             clear=self.test,
         )
 
@@ -123,7 +130,18 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
             "ask the authority to add it"
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
-    return Identity(mine.id, key, roster, InFile(folder))
+    return Identity(mine.id, key, roster, InFile(folder), noise=_least_noise(settings))
+
+
+def _least_noise(settings: Mapping[str, Any]) -> float:
+    given = settings.get("f2ed-noise", 0.0)
+    try:
+        noise = float(given)
+    except ValueError:
+        noise = -1.0
+    if not 0 <= noise < inf:
+        raise Refusal(f"f2ed-noise is {given!r} in the --node-config; it must be a number such as 1.0, or be left out")
+    return noise
 
 
 def _tested(context: Context, wanted: str) -> Identity:

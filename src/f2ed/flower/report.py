@@ -48,6 +48,8 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     """Clients whose own update these determine, as far as it stays the same: 0 with fixed shards that open whole."""
     exposed_since: int | None
     """The round after which the first of them was."""
+    epsilon: dict[ClientId, float] | None = None
+    """Each client's, over all rounds so far, where the sums carry noise for differential privacy."""
     seconds: float
 
     def line(self) -> str:
@@ -61,8 +63,9 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
         names = "; ".join(f"client {client}: {why}" for client, why in list(self.dropped.items())[:3])
         dropped = f"; {len(self.dropped)} dropped ({names})" if self.dropped else ""
         leaked = f"; ALL ROUNDS TOGETHER GIVE AWAY {self.exposed} CLIENTS" if self.exposed else ""
+        private = f"; epsilon at most {max(self.epsilon.values()):.3g}" if self.epsilon else ""
         return (
-            f"round {self.round}: {what}; {len(self.opened)} of {self.shards} shards opened{secrecy}{leaked}; "
+            f"round {self.round}: {what}; {len(self.opened)} of {self.shards} shards opened{secrecy}{leaked}{private}; "
             f"{robust}{belief}{dropped}; {self.seconds:.1f} s"
         )
 
@@ -77,6 +80,7 @@ def report(
     malicious: int,
     guarantee: Region,
     meter: Meter,
+    epsilon: dict[ClientId, float] | None = None,
     seconds: float,
 ) -> RoundReport:
     """Sum up a round. `errors` knows more than the protocol, which saw only silence."""
@@ -106,6 +110,7 @@ def report(
         equations=meter.rank,
         exposed=meter.exposed,
         exposed_since=meter.first,
+        epsilon=epsilon,
         seconds=seconds,
     )
 

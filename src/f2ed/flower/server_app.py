@@ -24,12 +24,14 @@ from f2ed.flower import checkpoint
 from f2ed.flower.directory import Directory
 from f2ed.flower.exchange import Line, Round
 from f2ed.flower.identity import is_test, roster_from
+from f2ed.flower.ledger import Ledger, announce
 from f2ed.flower.model import Vector, fingerprint, flat, moved
 from f2ed.flower.promise import Watch, judge
 from f2ed.flower.report import RoundReport, append, report
 from f2ed.flower.roster import Roster
+from f2ed.noise import Noise
 from f2ed.secagg import quorum
-from f2ed.sharding import Fixed, guarantee
+from f2ed.sharding import ClientId, Fixed, guarantee
 
 __all__ = ["F2ed"]
 
@@ -54,6 +56,7 @@ class F2ed:
         clip: float = 1.0,
         l2: float = inf,
         bits: int = 20,
+        noise: Noise | float | None = None,
         deadline: float = 120.0,
         train_deadline: float = 3600.0,
         wait_for_nodes: float = 300.0,
@@ -69,11 +72,15 @@ class F2ed:
         how many attackers are feared, by default as many shards as the estimator withstands. Fewer than `min_shards`
         open shards skip a round; by default two for each feared attacker and one more. Deadlines are in seconds, for
         each step: `train_deadline` where clients train, `deadline` elsewhere. `key_rounds` is how long the keys of
-        all-or-nothing shards last. `secure=False` adds in the clear, which only simulated clients agree to.
+        all-or-nothing shards last. `noise` is for differential privacy: its multiplier, or a `Noise` with the delta at
+        which epsilon is told; it needs an `l2`. `secure=False` adds in the clear: only simulated clients agree to that.
         """
         self.roster = roster if isinstance(roster, Roster) else roster_from(roster)
         self.estimator = estimator
         self._encoding = Encoding(clip, l2, bits)
+        self._noise = Noise(multiplier=noise) if isinstance(noise, int | float) else noise
+        if self._noise is not None and l2 == inf:
+            raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
         self._deadlines = deadline, train_deadline
         self._wait = wait_for_nodes
         self._key_rounds = key_rounds
@@ -111,7 +118,11 @@ class F2ed:
         job = self.roster.job(grid.run.run_id)
         line = Line(grid)
         directory = Directory(line, self.roster, job)
-        arrays, done = self._resumed(initial_arrays)
+        arrays, done, spent = self._resumed(initial_arrays)
+        ledger = Ledger(self._noise, spent)
+        if self._noise is not None:
+            size = len(flat(arrays))
+            announce(self._noise, self._encoding, self.roster, self._protocol, coordinates=size, rounds=num_rounds)
         result = Result(arrays=arrays)
         self._evaluate(done, arrays, evaluate_fn, result)
         watch = Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
@@ -119,11 +130,12 @@ class F2ed:
         keys: EpochKeys = {}
         for number in range(done + 1, num_rounds + 1):
             config = ConfigRecord({"server-round": number, **(train_config or {})})
-            step = self._round(line, directory, job, number, arrays, config, keys, watch)
+            step = self._round(line, directory, job, number, arrays, config, keys, watch=watch, ledger=ledger)
             if step is not None:
                 arrays = moved(arrays, step)
             if self._checkpoint:
-                checkpoint.save(self._checkpoint, round_=number, roster=self.roster.name, arrays=arrays)
+                name = self.roster.name
+                checkpoint.save(self._checkpoint, round_=number, roster=name, arrays=arrays, spent=ledger.spent)
             self._publish(result, arrays)
             self._evaluate(number, arrays, evaluate_fn, result)
         return result
@@ -137,7 +149,9 @@ class F2ed:
         arrays: ArrayRecord,
         config: ConfigRecord,
         keys: EpochKeys,
+        *,
         watch: Watch,
+        ledger: Ledger,
     ) -> Vector | None:
         """Lead one round; return the step of the model, or None if it is skipped."""
         since = time.monotonic()
@@ -162,6 +176,7 @@ class F2ed:
             encoding=self._encoding,
             roster=self.roster.keys,
             protocol=self._protocol,
+            noise=0.0 if self._noise is None else self._noise.multiplier,
             epoch=turn // self._key_rounds if isinstance(self.roster.schedule, Fixed) else None,
             secure=self._secure,
         )
@@ -180,6 +195,7 @@ class F2ed:
             malicious=self.malicious,
             guarantee=self._region(len(audit.opened)),
             meter=watch(audit),
+            epsilon=ledger(audit),
             seconds=time.monotonic() - since,
         )
         self.reports.append(found)
@@ -203,12 +219,12 @@ class F2ed:
             return "nothing"
         return guarantee(clients=len(self.roster.clients), malicious=self.malicious, shards=opened).region
 
-    def _resumed(self, initial: ArrayRecord) -> tuple[ArrayRecord, int]:
+    def _resumed(self, initial: ArrayRecord) -> tuple[ArrayRecord, int, dict[ClientId, float]]:
         found = self._checkpoint and checkpoint.load(self._checkpoint, roster=self.roster.name, like=initial)
         if not found:
-            return initial, 0
+            return initial, 0, {}
         log(INFO, "f2ed: going on after round %s, from %s", found.round, self._checkpoint)
-        return found.record(), found.round
+        return found.record(), found.round, found.spent
 
     def _gather(self, line: Line, directory: Directory, *, rounds: int) -> None:
         """Wait until everyone on the roster is connected, or for as long as was set."""
