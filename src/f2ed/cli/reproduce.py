@@ -1,0 +1,178 @@
+"""`f2ed reproduce`: a figure of the paper, from its runs to a picture and a table beside the paper's numbers."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+
+from f2ed.cli.run import carry_out
+from f2ed.errors import ConfigError, MissingExtra
+from f2ed.experiments import Cell, File, expand, read
+from f2ed.experiments.comparison import Table, agreement, behind, beside_the_paper, costs, every_arm
+from f2ed.experiments.distribution import distribution
+from f2ed.experiments.outcomes import Panel, matched, panels
+from f2ed.experiments.paper import FIGURES, experiment_file, source
+from f2ed.experiments.worst import worst_case
+from f2ed.learning.datasets import Mnist
+from f2ed.records import RunLog
+from f2ed.records import read as read_records
+from f2ed.report.figures import write_figures
+from f2ed.report.quantiles import draw_quantiles
+from f2ed.report.reading import Run, find
+
+__all__ = ["reproduce"]
+
+Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "all"]
+
+
+def reproduce(
+    figure: Annotated[Figure, Parameter(help="A figure of the paper, worst-case, or all of them.")],
+    /,
+    *,
+    quick: Annotated[
+        bool, Parameter(negative="", help="A small network and few rounds: minutes on two cores, same conclusions.")
+    ] = False,
+    from_: Annotated[
+        tuple[Path, ...], Parameter(name="--from", help="Run nothing: take records from here; may be given again.")
+    ] = (),
+    full: Annotated[Path, Parameter(help="Where records of full runs lie, to check --quick with.")] = Path("results"),
+    device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
+    data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
+    out: Annotated[Path, Parameter(help="Where records, tables and figures go.")] = Path("runs"),
+    jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
+    part: Annotated[tuple[str, ...], Parameter(help="Run only this part of the figure's file.")] = (),
+    only: Annotated[tuple[str, ...], Parameter(help="Run only those whose name contains this.")] = (),
+) -> None:
+    """Reproduce a figure of the paper: run its grid or what is left of it, draw it, and compare.
+
+    The table sets what was measured beside each number that the paper's text states, over the seeds there are. What was
+    not run is said. The whole grid of a figure is days of a GPU: its file has parts, of which the first matter most
+    (f2ed reproduce fig2 --part stated). The records are those of f2ed run, and are shared with it.
+
+    Example: f2ed reproduce fig2 --quick --jobs 2
+
+    Example: f2ed reproduce fig2 --part stated --part mnist --device cuda
+
+    Example: f2ed reproduce fig2 --from results/fig2_shards
+    """
+    console = Console(highlight=False)
+    for name in [*FIGURES, "fig3"] if figure == "all" else [figure]:
+        console.rule(name)
+        if name == "fig3":
+            _distribution(out, console, quick=quick, device=device, data=data)
+            continue
+        path = experiment_file(name)
+        file = read(path).quickly() if quick else read(path)
+        folder = out / (f"{path.stem}-quick" if quick else path.stem)
+        if not from_:
+            chosen = file if quick else file.only_parts(part)
+            carry_out(chosen, folder, console, device=device, only=only, jobs=jobs, data=data)
+        logs = _logs(from_ or (folder,))
+        _conclude(name, file, logs, folder, console)
+        if quick:
+            _agree(name, file, logs, full, console)
+
+
+def _logs(folders: Sequence[Path]) -> list[RunLog]:
+    return [read_records(path) for path in find(folders).values()]
+
+
+def _conclude(name: str, file: File, logs: Sequence[RunLog], folder: Path, console: Console) -> None:
+    cells = expand(file)
+    found = matched(cells, logs)
+    if not found:
+        raise ConfigError(f"no finished run of {file.path} is among the {len(logs)} records; run some of it first")
+    ends = panels(cells, found)
+    tables = [worst_case(cells, found)] if name == "worst-case" else _tables(name, ends)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "table.md"
+    said = [] if name in {"fig6", "worst-case"} else behind([panel for panel in ends if _run(panel)])
+    page.write_text(_page(file, tables, said, ends), encoding="utf-8")
+    console.print(file.about, soft_wrap=True)
+    for table in tables:
+        _print(table, console)
+    for sentence in said:
+        console.print(f"- {sentence}", soft_wrap=True)
+    console.print(f"{len(found)} of {len(cells)} runs are there; {costs(ends)}.", soft_wrap=True)
+    console.print(f"Table: {page}", soft_wrap=True)
+    try:
+        for picture in write_figures(_relabelled(cells, found), folder / "figures", "svg"):
+            console.print(f"Figure: {picture}", soft_wrap=True)
+    except MissingExtra as missing:
+        console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)
+
+
+def _tables(name: str, ends: Sequence[Panel]) -> list[Table]:
+    shown = [panel for panel in ends if _run(panel)]
+    tables = [every_arm(shown, data) for data in dict.fromkeys(panel.data for panel in shown)]
+    beside = beside_the_paper(name, ends)
+    return [beside, *tables] if beside.rows else tables
+
+
+def _run(panel: Panel) -> bool:
+    return any(found is not None for found in panel.arms.values())
+
+
+def _page(file: File, tables: Sequence[Table], said: Sequence[str], ends: Sequence[Panel]) -> str:
+    parts = [f"# {file.title}\n", f"{file.about}\n"]
+    parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables]
+    parts += ["".join(f"- {sentence}\n" for sentence in said)] if said else []
+    parts.append(f"{costs(ends)}. The paper's numbers: {source()}.\n")
+    return "\n".join(parts)
+
+
+def _relabelled(cells: Sequence[Cell], found: dict[str, RunLog]) -> list[Run]:
+    """Return the runs with the file's own labels, whatever they were called when they were run."""
+    return [
+        Run(cell.slug, msgspec.structs.replace(log.header, arm=cell.arm), log.rounds)
+        for cell in cells
+        if (log := found.get(cell.slug)) is not None
+    ]
+
+
+def _agree(name: str, file: File, logs: Sequence[RunLog], full: Path, console: Console) -> None:
+    """Check the quick version's conclusions with the full runs there are."""
+    cells, whole = expand(file), expand(read(experiment_file(name)))
+    there = full / experiment_file(name).stem
+    others = _logs([there]) if there.is_dir() else []
+    table, sentence = agreement(panels(cells, matched(cells, logs)), panels(whole, matched(whole, others)))
+    if name != "worst-case":
+        _print(table, console)
+        console.print(sentence, soft_wrap=True)
+
+
+def _distribution(out: Path, console: Console, *, quick: bool, device: str, data: Path | None) -> None:
+    found = distribution(Mnist()(data), quick=quick, device="cpu" if device == "auto" else device)
+    folder = out / ("fig3-quick" if quick else "fig3")
+    folder.mkdir(parents=True, exist_ok=True)
+    sentences = list(found.sentences())
+    text = "".join(f"- {sentence}\n" for sentence in sentences)
+    (folder / "table.md").write_text(f"# Figure 3\n\n{found.table().markdown()}\n{text}", encoding="utf-8")
+    (folder / "distribution.json").write_bytes(msgspec.json.encode(found))
+    _print(found.table(), console)
+    for sentence in sentences:
+        console.print(f"- {sentence}", soft_wrap=True)
+    try:
+        panels_ = {"Five clients of one shard": found.clients, "The five shard means": found.shards}
+        draw_quantiles(panels_, folder / "distribution.svg")
+        console.print(f"Figure: {folder / 'distribution.svg'}", soft_wrap=True)
+    except MissingExtra as missing:
+        console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)
+
+
+def _print(table: Table, console: Console) -> None:
+    grid = Grid(box=box.SIMPLE_HEAD, title=table.title, title_justify="left")
+    for number, name in enumerate(table.head):
+        grid.add_column(name, justify="left" if number < table.left else "right")
+    for row in table.rows:
+        grid.add_row(*row)
+    if console.is_terminal:
+        console.print(grid)
+    else:  # a table as wide as it is, for a file or a pipe
+        sys.stdout.write(f"{table.title}\n\n{table.markdown()}\n")

@@ -1,0 +1,182 @@
+"""Our figures beside the paper's: tables, and what they say in plain words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import final
+
+import msgspec
+
+from f2ed.experiments.outcomes import Measured, Panel
+from f2ed.experiments.paper import stated
+
+__all__ = ["CLOSE", "OURS", "Table", "agreement", "behind", "beside_the_paper", "costs", "every_arm"]
+
+OURS = "FilterL2"
+THEIRS = "FilterL2 (paper)"
+CLOSE = 0.005
+"""What counts as close to the best: half a point, the difference between two seeds."""
+_LOST, _FOOLED = 0.02, 0.25
+
+
+@final
+class Table(msgspec.Struct, frozen=True):
+    """A table of texts; numbers stand to the right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    """How many columns are names."""
+
+    def markdown(self) -> str:
+        """Return it as Markdown, without its title."""
+        rule = ["---"] * self.left + ["---:"] * (len(self.head) - self.left)
+        return "".join(f"| {' | '.join(row)} |\n" for row in (self.head, tuple(rule), *self.rows))
+
+
+def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
+    """Set each number that the paper states beside ours; a difference above zero is in our favour."""
+    rows = []
+    for panel in panels:
+        attack, _, variant = panel.attack.partition(" (")
+        if variant not in {"", "authors)"} or (attack != "none" and not variant):
+            continue
+        for arm in (OURS, "Mean"):
+            value = stated(figure, panel.data, arm).get(attack)
+            if value is None:
+                continue
+            ours, theirs = panel.arms.get(arm), panel.arms.get(THEIRS)
+            sign = 1 if panel.measure == "accuracy" else -1
+            difference = "" if ours is None else f"{100 * sign * (ours.mean - value):+.2f}"
+            verdict = "not run" if ours is None else _verdict(sign * (ours.mean - value))
+            shown = _number(theirs) if arm == OURS else ""
+            rows.append(
+                (
+                    panel.data,
+                    attack,
+                    panel.measure,
+                    arm,
+                    _number(ours),
+                    shown,
+                    f"{100 * value:.2f}",
+                    difference,
+                    verdict,
+                )
+            )
+    head = (
+        "data",
+        "attack",
+        "measured",
+        "rule",
+        "ours",
+        "the authors' FilterL2, run here",
+        "the paper",
+        "difference",
+        "",
+    )
+    return Table("Beside the paper's numbers", head, tuple(rows), 4)
+
+
+def _verdict(gain: float) -> str:
+    if gain >= -5e-5:
+        return "as good or better"
+    return "within half a point" if gain >= -CLOSE else "worse"
+
+
+def every_arm(panels: Sequence[Panel], data: str) -> Table:
+    """Set all rules that were run against all attacks on one data set."""
+    here = [panel for panel in panels if panel.data == data]
+    arms = list(dict.fromkeys(arm for panel in here for arm, found in panel.arms.items() if found is not None))
+    head = ("rule", *(f"{panel.attack}: {panel.measure}" for panel in here))
+    rows = ((arm, *(_number(panel.arms.get(arm)) for panel in here)) for arm in arms)
+    return Table(f"Every rule under every attack, {data}", head, tuple(rows))
+
+
+def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:
+    """Say where an arm is neither best nor close to it, the worst first; then, in one sentence, where it is."""
+    gaps = [(panel, gap) for panel in panels if (gap := panel.gap(arm)) is not None]
+    far = sorted((each for each in gaps if each[1][0] > CLOSE), key=lambda each: -each[1][0])
+    said = [
+        f"{panel.data}, {panel.attack}: {arm} is {100 * gap:.1f} points behind {best} "
+        f"({panel.measure} {_number(panel.arms[arm])} against {_number(panel.arms[best])})."
+        for panel, (gap, best) in far
+    ]
+    missing = [panel for panel in panels if panel.gap(arm) is None]
+    if gaps:
+        said.append(
+            f"{arm} is best, or within {100 * CLOSE:.1f} points of the best rule, in {len(gaps) - len(far)} of "
+            f"{len(gaps)} panels that were run with another rule."
+        )
+    if missing:
+        said.append(f"Nothing to compare with was run in: {', '.join(f'{p.data} {p.attack}' for p in missing)}.")
+    return said
+
+
+def holds(panel: Panel, arm: str, calm: float | None) -> bool | None:
+    """Say whether an arm holds: at most 2 points below averaging without an attack, or fooled on at most a quarter."""
+    found = panel.arms.get(arm)
+    if found is None or (panel.measure == "accuracy" and calm is None):
+        return None
+    return found.mean <= _FOOLED if panel.measure == "success" else found.mean >= (calm or 0.0) - _LOST
+
+
+def agreement(quick: Sequence[Panel], full: Sequence[Panel]) -> tuple[Table, str]:
+    """Compare who holds in the quick version with who holds in the full one."""
+    rows, same, known = [], 0, 0
+    whole = {(panel.data, panel.attack): panel for panel in full}
+    for panel in quick:
+        other = whole.get((panel.data, panel.attack))
+        for arm in panel.arms:
+            mine = holds(panel, arm, _calm(quick, panel.data))
+            theirs = None if other is None else holds(other, arm, _calm(full, panel.data))
+            if mine is None:
+                continue
+            known += theirs is not None
+            same += mine is theirs
+            agrees = "" if theirs is None else "yes" if mine is theirs else "no"
+            rows.append((panel.data, panel.attack, arm, _number(panel.arms[arm]), _said(mine), _said(theirs), agrees))
+    head = ("data", "attack", "rule", "quick", "it", "in the full run it", "agrees")
+    sentence = (
+        f"Of {known} conclusions that a full run was there to check, {same} agree."
+        if known
+        else "No full runs were there to check these conclusions with."
+    )
+    return Table("Who holds", head, tuple(rows), 3), sentence
+
+
+def costs(panels: Sequence[Panel]) -> str:
+    """Say how long a run takes on average, device by device."""
+    seconds: dict[str, list[float]] = {}
+    for panel in panels:
+        for found in panel.arms.values():
+            if found is not None:
+                seconds.setdefault(found.device, []).extend([found.seconds] * len(found.ends))
+    parts = [
+        f"{sum(each) / len(each):.0f} seconds a run on {device} ({len(each)} runs)" for device, each in seconds.items()
+    ]
+    return "; ".join(parts) or "nothing was run"
+
+
+def _calm(panels: Sequence[Panel], data: str) -> float | None:
+    arms: Mapping[str, Measured | None] = next(
+        (panel.arms for panel in panels if panel.data == data and panel.attack == "none"), {}
+    )
+    return next(_means(arms.get("Mean"), arms.get(OURS)), None)
+
+
+def _means(*found: Measured | None) -> Iterator[float]:
+    return (each.mean for each in found if each is not None)
+
+
+def _said(verdict: bool | None) -> str:
+    return "was not run" if verdict is None else "holds" if verdict else "breaks"
+
+
+def _number(found: Measured | None) -> str:
+    """Write percent, and the spread where there are several seeds."""
+    if found is None:
+        return "not run"
+    text = f"{100 * found.mean:.2f}"
+    if len(found.ends) > 1:
+        low, high = min(found.ends.values()), max(found.ends.values())
+        text += f" ({100 * low:.2f} to {100 * high:.2f}, {len(found.ends)} seeds)"
+    return text

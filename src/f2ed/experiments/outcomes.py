@@ -1,0 +1,137 @@
+"""What came of the runs of a file: final figures over the seeds, panel by panel, from records wherever they lie.
+
+Records are matched to runs by their settings, so that names, and settings added since, do not matter; nor does
+`secure`, which changes no bit of a result.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, final
+
+import msgspec
+
+from f2ed.attacks import MRA, AnyAttack, Attack
+from f2ed.errors import ConfigError
+from f2ed.experiments.grid import Cell
+from f2ed.records import RunLog
+from f2ed.simulation import Experiment, experiment
+from f2ed.simulation.header import digest
+
+__all__ = ["Measured", "Panel", "matched", "panels"]
+
+Measure = Literal["accuracy", "success"]
+
+
+@final
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an arm's runs: a share of one for each seed, and seconds and device of a run."""
+
+    ends: dict[int, float]
+    seconds: float
+    device: str
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return sum(self.ends.values()) / len(self.ends)
+
+    def over(self, seeds: Iterable[int]) -> float:
+        """Return the mean over some of the seeds."""
+        kept = [self.ends[seed] for seed in seeds]
+        return sum(kept) / len(kept)
+
+
+@final
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack on one data set: what was measured of each arm; None for an arm that was not run."""
+
+    data: str
+    attack: str
+    measure: Measure
+    arms: dict[str, Measured | None]
+
+    def gap(self, arm: str) -> tuple[float, str] | None:
+        """Return by how much an arm is behind the best other one (below zero: ahead), and which that is.
+
+        Two arms are compared over the seeds that both were run with.
+        """
+        mine = self.arms.get(arm)
+        if mine is None:
+            return None
+        sign = 1 if self.measure == "accuracy" else -1
+        gaps = [
+            (sign * (found.over(shared) - mine.over(shared)), name)
+            for name, found in self.arms.items()
+            if found is not None and name != arm and (shared := found.ends.keys() & mine.ends.keys())
+        ]
+        return max(gaps, default=None)
+
+
+def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
+    """Return the finished log of each cell that has one, by the cell's slug."""
+    found: dict[str, RunLog] = {}
+    for log in logs:
+        if not log.finished:
+            continue
+        try:
+            found[_key(experiment(log.header.settings))] = log
+        except ConfigError:  # settings of another version, which no cell of this one has
+            continue
+    return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}
+
+
+def panels(cells: Sequence[Cell], found: dict[str, RunLog]) -> list[Panel]:
+    """Sort the cells into panels, in the order of the file."""
+    grouped: dict[tuple[str, str, Measure], dict[str, list[RunLog]]] = {}
+    for cell in cells:
+        panel = (_data(cell), cell.arm.get("attack", "none"), measure(cell.experiment.attack))
+        logs = grouped.setdefault(panel, {}).setdefault(_arm(cell), [])
+        if cell.slug in found:
+            logs.append(found[cell.slug])
+    return [
+        Panel(
+            data=data,
+            attack=attack,
+            measure=kind,
+            arms={arm: _measured(logs, kind) if logs else None for arm, logs in arms.items()},
+        )
+        for (data, attack, kind), arms in grouped.items()
+    ]
+
+
+def measure(attack: AnyAttack | None) -> Measure:
+    """Say what an attack is judged by: its success if it wants something of its own."""
+    return "success" if attack is not None and type(attack).goal is not Attack.goal else "accuracy"
+
+
+def _key(it: Experiment) -> str:
+    return digest(msgspec.structs.replace(it, secure=True))
+
+
+def _data(cell: Cell) -> str:
+    return cell.arm.get("data") or str(cell.experiment.data.__struct_config__.tag)
+
+
+def _arm(cell: Cell) -> str:
+    """Name what tells the arms of a panel apart."""
+    rest = {key: label for key, label in cell.arm.items() if key not in {"seed", "data", "attack", "estimator"}}
+    words = [cell.arm.get("estimator", ""), *(f"{key} {label}" for key, label in rest.items())]
+    return ", ".join(word for word in words if word)
+
+
+def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
+    return Measured(
+        ends={log.header.seed: _end(log, kind) for log in logs},
+        seconds=sum(record.seconds.total for log in logs for record in log.rounds) / len(logs),
+        device=" and ".join(dict.fromkeys(log.header.device for log in logs)),
+    )
+
+
+def _end(log: RunLog, kind: Measure) -> float:
+    last = log.rounds[-1]
+    if kind == "accuracy":
+        return last.accuracy
+    attack = log.header.settings["attack"]
+    # The authors count the images of the target class too, which are a tenth of all.
+    every = attack["kind"] == MRA.__struct_config__.tag and attack.get("variant") == "authors"
+    value = last.success_every if every else last.success
+    return 0.0 if value is None else value

@@ -1,0 +1,51 @@
+"""The paper's figures: the experiment file of each, and every number that its text states."""
+
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from f2ed.errors import ConfigError
+
+__all__ = ["FIGURES", "experiment_file", "source", "stated"]
+
+FIGURES = {
+    "fig1": "fig1_iid",
+    "fig2": "fig2_shards",
+    "fig4": "fig4_noniid",
+    "fig5": "fig5_noniid_shards",
+    "fig6": "fig6_shard_count",
+    "worst-case": "worst_case",
+}
+"""Figure 3 is no grid of runs: see `distribution`."""
+
+_PACKED = Path(__file__).with_name("files")
+_CHECKOUT = Path(__file__).parents[3] / "experiments"
+
+
+def experiment_file(figure: str) -> Path:
+    """Return the figure's file: packed with the package, or in the checkout that the package is run from."""
+    name = f"{FIGURES[figure]}.toml"
+    for folder in (_PACKED, _CHECKOUT):
+        if (path := folder / name).exists():
+            return path
+    raise ConfigError(
+        f"{name} is neither in {_PACKED} nor in {_CHECKOUT}; install f2ed from its wheel, or run it from a checkout"
+    )
+
+
+def source() -> str:
+    """Return where the numbers are from."""
+    return str(_content()["source"])
+
+
+def stated(figure: str, data: str, estimator: str) -> dict[str, float]:
+    """Return what the paper states for an estimator, by attack, as shares of one; nothing where it states nothing."""
+    found = _content().get(figure, {}).get(data, {}).get(estimator, {})
+    return {attack: value / 100 for attack, value in found.items()}
+
+
+@cache
+def _content() -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    text = resources.files("f2ed.experiments").joinpath("paper.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

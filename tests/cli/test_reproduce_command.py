@@ -1,0 +1,101 @@
+"""`f2ed reproduce`, as a person at a terminal meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from f2ed.cli.app import app
+from f2ed.errors import ConfigError
+from f2ed.learning.datasets import Synthetic
+
+FILE = """
+title = "Small"
+about = "Made up."
+data = ["mnist"]
+model = { kind = "mlp", hidden = [8] }
+clients = 12
+malicious = 1
+shards = 4
+rounds = 2
+seed = [0]
+attack = ["none", { label = "TMA (authors)", kind = "tma", variant = "authors" }]
+estimator = [{ label = "FilterL2", kind = "filter-l2" }, { label = "Mean", kind = "mean" }]
+
+[[part]]
+name = "calm"
+attack = ["none"]
+
+[[part]]
+name = "all"
+
+[quick]
+rounds = 1
+"""
+
+
+@pytest.fixture
+def f2ed(monkeypatch, tmp_path, capsys):
+    """Run the command where the paper's file is small and MNIST made up; return status and standard output."""
+    file = tmp_path / "fig2_shards.toml"
+    file.write_text(FILE)
+    monkeypatch.setattr("f2ed.cli.reproduce.experiment_file", lambda _: file)
+    made_up = Synthetic(train=240, test=60, side=8)()
+    monkeypatch.setattr("f2ed.learning.datasets.Mnist.__call__", lambda *_, **__: made_up)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        try:
+            app([*map(str, arguments)])
+        except SystemExit as end:
+            status = end.code
+        except ConfigError as error:
+            status = str(error)
+        return status, capsys.readouterr().out
+
+    return command
+
+
+def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):
+    _, out = f2ed("reproduce", "fig2")
+    assert "| mnist | TMA | accuracy | FilterL2 |" in out
+    assert "| 95.38 |" in out
+    assert "4 of 4 runs are there" in out
+    assert "seconds a run on cpu (4 runs)" in out
+    page = Path("runs/fig2_shards/table.md").read_text()
+    assert "Bidirectional Protection" in page
+    assert len(list(Path("runs/fig2_shards/figures").glob("*.svg"))) == 1
+
+
+def test_a_part_may_be_run_and_the_rest_is_said_not_to_be(f2ed):
+    _, out = f2ed("reproduce", "fig2", "--part", "calm", "--only", "Mean")
+    assert "1 of 4 runs are there" in out
+    assert "| mnist | TMA | accuracy | FilterL2 | not run | not run | 95.38 |  | not run |" in out
+
+
+def test_from_records_alone_nothing_is_run(f2ed):
+    f2ed("reproduce", "fig2", "--part", "calm")
+    Path("runs/fig2_shards").rename("kept")
+    _, out = f2ed("reproduce", "fig2", "--from", "kept", "--out", "elsewhere")
+    assert "2 of 4 runs are there" in out
+    assert not list(Path("elsewhere").rglob("*.jsonl"))
+    Path("empty").mkdir()
+    status, _ = f2ed("reproduce", "fig2", "--from", "empty")
+    assert "no finished run of" in status
+
+
+def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
+    _, out = f2ed("reproduce", "fig2", "--quick")
+    assert "No full runs were there to check these conclusions with." in out
+    f2ed("reproduce", "fig2", "--part", "calm", "--out", "results")
+    _, out = f2ed("reproduce", "fig2", "--quick")
+    assert "Of 2 conclusions that a full run was there to check" in out
+
+
+def test_figure_3_is_a_picture_and_a_test(f2ed):
+    _, out = f2ed("reproduce", "fig3", "--quick")
+    assert "clients by their labels" in out
+    assert "of the variance of the updates is between shards" in out
+    folder = Path("runs/fig3-quick")
+    assert (folder / "distribution.svg").read_text().startswith("<?xml")
+    assert json.loads((folder / "distribution.json").read_text())["by_labels"]["p"] <= 1
