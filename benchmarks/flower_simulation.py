@@ -5,6 +5,7 @@
 The same work on both sides: every client trains one epoch of SGD in batches of ten on its 600 synthetic images, from
 the same weights. Flower's clients hold their data as tensors in memory and use one torch thread each. Its first round
 pays for starting processes; the shortest of the later rounds counts, and of ours too. Needs `flwr[simulation]`.
+`simulation.py` asks for Flower `--alone`, beside what it measures itself.
 """
 
 import argparse
@@ -23,17 +24,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+from simulation import FLOWER_TARGETS, MODELS, SIZE, TRAINING, our_round
 from torch.nn.functional import cross_entropy
 
 from f2ed.learning import hand_out
 from f2ed.learning.datasets import Synthetic
-from f2ed.learning.models import Cnn, Mlp
 from f2ed.learning.partition import Iid
-from f2ed.simulation import simulate
-
-MODELS = {"cnn": Cnn(), "mlp": Mlp()}
-SIZE, LR, BATCH = 600, 0.01, 10
-TARGETS = {"cnn": 2.0, "mlp": 10.0}
 
 
 @cache
@@ -57,8 +53,8 @@ def flower_rounds(name, clients, rounds):
         model = build(name, clients).train()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         mine = dealt(clients)[1][int(context.node_config["partition-id"])].samples
-        optimiser = torch.optim.SGD(model.parameters(), lr=LR)
-        for batch in torch.randperm(SIZE).split(BATCH):
+        optimiser = torch.optim.SGD(model.parameters(), lr=TRAINING.lr)
+        for batch in torch.randperm(SIZE).split(TRAINING.batch):
             optimiser.zero_grad()
             cross_entropy(model(mine.images[batch]), mine.labels[batch]).backward()
             optimiser.step()
@@ -77,40 +73,27 @@ def flower_rounds(name, clients, rounds):
     return [after - before for before, after in pairwise(ends)]
 
 
-def our_rounds(name, clients, rounds):
-    """Return the seconds of each of our rounds, evaluation aside: shards, real masks and FilterL2."""
-    records = simulate(
-        data={"kind": "synthetic", "train": clients * SIZE, "test": 10, "side": 28},
-        model=MODELS[name],
-        training={"lr": LR, "batch": BATCH, "local_epochs": 1},
-        clients=clients,
-        malicious=0,
-        shards=max(clients // 4, 1),
-        estimator={"kind": "filter-l2", "epsilon": 0.1},
-        rounds=rounds,
-    )
-    return [record.seconds.total - record.seconds.evaluate for record in records]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["mlp", "cnn"], choices=tuple(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(FLOWER_TARGETS), choices=list(FLOWER_TARGETS))
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="measure Flower and nothing else")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found = {}
     for name in args.models:
-        ours = min(our_rounds(name, args.clients, args.rounds)[1:])
         theirs = min(flower_rounds(name, args.clients, args.rounds)[1:])
-        found[name] = {"f2ed_s": ours, "flower_s": theirs, "ratio": theirs / ours, "wanted": TARGETS[name]}
-        if not args.json:
-            print(
-                f"{name}: {args.clients} clients x {SIZE}: Flower {theirs:.2f} s a round, f2ed {ours:.2f} s: ", end=""
-            )
-            print(f"{theirs / ours:.1f} times (wanted: {TARGETS[name]})")
+        if args.alone:
+            found[name] = theirs
+            continue
+        ours = sum(our_round(name, args.clients, rounds=args.rounds).values())
+        found[name] = {"f2ed_s": ours, "flower_s": theirs, "ratio": theirs / ours, "wanted": FLOWER_TARGETS[name]}
     if args.json:
         print(json.dumps(found))
+        return
+    for name, figures in found.items():
+        print(f"{name}, {args.clients} clients x {SIZE}: {figures}")
 
 
 if __name__ == "__main__":

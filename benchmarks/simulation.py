@@ -1,9 +1,9 @@
-"""Training many clients: samples per second of the cohort, and ratios to the loops it replaces, measured in one run.
+"""Training many clients, and whole rounds of a simulation, against the loops and the engine they replace, in one run.
 
     python benchmarks/simulation.py                  the paper's CNN and an MLP, 100 clients of 600 samples
     python benchmarks/simulation.py --quick          fewer clients (ratios are noisier)
     python benchmarks/simulation.py --device cuda    on a GPU
-    python benchmarks/simulation.py --json           one JSON document instead of a table
+    python benchmarks/simulation.py --json           one JSON document instead of tables
 
 All contenders train the same clients on the same synthetic images (28 x 28, ten classes) for one epoch of SGD in
 batches of ten, from the same weights:
@@ -18,19 +18,27 @@ Slow contenders train fewer clients, as many as give a steady figure; all figure
 turns and the best of the repeats counts. Other work on the machine hurts the loops more than the cohort (torch's own
 threads wait for each other), so the share of the processors that others used during the best run is printed too:
 do not quote ratios where it is more than a few percent.
+
+A whole round has a quarter as many shards as clients, real masks and FilterL2; the shortest round after the first
+counts, without its evaluation. *Protection* is the share of it that is not training: encode, mask, sum, decode and
+estimate. On a CPU, and where `flwr[simulation]` is installed, the same work is done by Flower's simulation engine with
+plain FedAvg (flower_simulation.py).
 """
 
 import argparse
 import copy
+import importlib.util
 import json
 import os
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from timing import in_fresh_process, table
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -43,11 +51,16 @@ from f2ed.learning import Cohort, Job, Local, Training, Turn, flatten, hand_out
 from f2ed.learning.datasets import Data, Samples, Synthetic
 from f2ed.learning.models import Cnn, Logistic, Mlp
 from f2ed.learning.partition import Iid
+from f2ed.simulation import simulate
 
 MODELS = {"cnn": Cnn(), "mlp": Mlp(), "logistic": Logistic()}
 TRAINING = Training(lr=0.01, batch=10, local_epochs=1)
 MEAN, DEVIATION = 0.1307, 0.3081
+SIZE = 600
+"""Samples of a client."""
 TARGETS = {("cpu", "cnn"): 2.3, ("cpu", "mlp"): 20.0, ("cuda", "cnn"): 25.0}
+FLOWER_TARGETS = {"cnn": 2.0, "mlp": 10.0}
+PROTECTION_TARGETS = {"cnn": 0.05}
 
 
 class Pictures(Dataset):
@@ -147,10 +160,9 @@ def as_pictures(samples: Samples) -> Pictures:
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
-    size = 600
-    clients = ({"cnn": 4} if args.device == "cpu" else {}).get(name, 40) if args.quick else 100
+    clients = ({"cnn": 12} if args.device == "cpu" else {}).get(name, 40) if args.quick else 100
     slow = {"cnn": 1 if args.quick else 6}.get(name, 5 if args.quick else 30)
-    data = Synthetic(train=clients * size, test=10, side=28)()
+    data = Synthetic(train=clients * SIZE, test=10, side=28)()
     model = MODELS[name](data.shape, data.classes, 0).to(args.device)
     *actions, (cohort, _, _) = contenders(model, data, clients, slow, args.device)
     for _, action, _ in actions:  # the first run pays for choosing, compiling and caches
@@ -159,7 +171,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
     for _ in range(args.repeats):
         for label, action, _ in actions:
             best[label] = min(best.get(label, Timing(float("inf"), 0)), timed(action, args.device))
-    rates = {label: trained * size / best[label].seconds for label, _, trained in actions}
+    rates = {label: trained * SIZE / best[label].seconds for label, _, trained in actions}
     return {
         "model": name,
         "path": cohort.path,
@@ -170,7 +182,45 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
         "times_sequential": round(rates["cohort"] / rates["sequential"], 2),
         "times_authors_style": round(rates["cohort"] / rates["authors' style"], 2),
         "target": TARGETS.get((args.device, name)),
+        "round": whole_round(name, clients, args),
     }
+
+
+def whole_round(name: str, clients: int, args: argparse.Namespace) -> dict[str, object]:
+    seconds = our_round(name, clients, device=args.device)
+    flower = None
+    if args.device == "cpu" and name in FLOWER_TARGETS and all(map(importlib.util.find_spec, ("flwr", "ray"))):
+        script = Path(__file__).with_name("flower_simulation.py")
+        flower = in_fresh_process(script, "--alone", "--json", "--clients", clients, "--models", name)[name]
+    whole = sum(seconds.values())
+    return {
+        "clients": clients,
+        "shards": clients // 4,
+        "seconds": seconds,
+        "whole_s": whole,
+        "protection": 1 - seconds["train"] / whole,
+        "protection_target": PROTECTION_TARGETS.get(name) if args.device == "cpu" else None,
+        "flower_s": flower,
+        "flower_to_ours": flower / whole if flower else None,
+        "flower_target": FLOWER_TARGETS.get(name) if flower else None,
+    }
+
+
+def our_round(name: str, clients: int, *, rounds: int = 3, device: str = "cpu") -> dict[str, float]:
+    """Return the seconds of each stage of our shortest round after the first."""
+    records = simulate(
+        data={"kind": "synthetic", "train": clients * SIZE, "test": 10, "side": 28},
+        model=MODELS[name],
+        training=TRAINING,
+        clients=clients,
+        malicious=0,
+        shards=clients // 4,
+        estimator={"kind": "filter-l2", "epsilon": 0.1},
+        rounds=rounds,
+        device=device,
+    )
+    shortest = min((record.seconds for record in records if record.round), key=lambda s: s.total - s.evaluate)
+    return {stage: getattr(shortest, stage) for stage in ("train", "protect", "sum", "estimate")}
 
 
 def machine(device: str) -> dict[str, object]:
@@ -186,18 +236,55 @@ def machine(device: str) -> dict[str, object]:
 
 def show(found: dict[str, object]) -> None:
     print(", ".join(f"{key} {value}" for key, value in found["machine"].items()))
-    for row in found["models"]:
-        print(f"\n{row['model']}: {row['parameters']} parameters, path {row['path']!r}")
-        for label, rate in row["samples_per_second"].items():
-            seconds = row["epoch_of_100_clients_of_600_s"][label]
-            others = row["others_used"][label]
-            print(
-                f"  {label:<16}{rate:>12,} samples/s {seconds:>8} s per epoch of 100 x 600   others used {others:.0%}"
-            )
-        target = f" (wanted: {row['target']})" if row["target"] else ""
-        print(
-            f"  cohort = {row['times_sequential']} x sequential = {row['times_authors_style']} x authors' style{target}"
-        )
+    print(f"\n### Training: samples per second, {SIZE} samples a client\n")
+    table(
+        [
+            "model",
+            "path",
+            "f2ed",
+            "sequential",
+            "authors' style",
+            "/ sequential",
+            "/ authors' style",
+            "wanted",
+            "others used",
+        ],
+        [
+            [
+                f"{row['model']} ({row['parameters']:,} parameters)",
+                row["path"],
+                *(f"{rate:,}" for rate in row["samples_per_second"].values()),
+                *(row["times_sequential"], row["times_authors_style"], row["target"]),
+                f"{max(row['others_used'].values()):.0%}",
+            ]
+            for row in found["models"]
+        ],
+    )
+    print("### A whole round with masks and FilterL2: seconds\n")
+    table(
+        [
+            "model",
+            "clients",
+            "shards",
+            "f2ed",
+            "training",
+            "protection",
+            "wanted below",
+            "Flower, FedAvg",
+            "Flower / f2ed",
+            "wanted",
+        ],
+        [
+            [
+                *(row["model"], each["clients"], each["shards"], each["whole_s"], each["seconds"]["train"]),
+                f"{each['protection']:.1%}",
+                f"{each['protection_target']:.0%}" if each["protection_target"] else None,
+                *(each["flower_s"], each["flower_to_ours"], each["flower_target"]),
+            ]
+            for row in found["models"]
+            for each in [row["round"]]
+        ],
+    )
 
 
 def main() -> None:
