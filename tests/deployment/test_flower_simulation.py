@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("ray")
@@ -23,3 +24,23 @@ def test_many_clients_of_whom_some_fail_in_every_round(tmp_path):
     assert found["opened"] == [4] * 4
     assert found["error"] < 1e-5
     assert "TEST ROSTER" in ended.stderr + ended.stdout
+
+
+def test_masked_equals_plain_equals_flower_to_the_bit(tmp_path):
+    """The shard means and the model of every round, with the seeds of `f2ed.simulate`."""
+    script = Path(__file__).parent / "parity.py"
+    quiet = {"FLWR_HOME": str(tmp_path / "home"), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    paths = os.pathsep.join([str(script.parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(script), str(tmp_path)]
+    environment = os.environ | quiet | {"PYTHONPATH": paths}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = {path.stem: np.load(path) for path in tmp_path.glob("*.npy")}
+    assert len(found) == 3 * 3 * 2
+    for what in ("means", "model"):
+        for round_ in (1, 2, 3):
+            masked, clear, flower = (found[f"{who}_{what}_{round_}"] for who in ("masked", "clear", "flower"))
+            assert masked.dtype == flower.dtype == np.float32
+            assert masked.tobytes() == clear.tobytes() == flower.tobytes(), (what, round_)
+    assert found["flower_means_1"].shape[0] == 4
+    assert found["flower_model_1"].tobytes() != found["flower_model_3"].tobytes()
