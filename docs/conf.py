@@ -13,7 +13,7 @@ import sequence  # noqa: E402  it lies in the folder just named
 
 sequence.write(HERE / "diagrams")
 write_page(
-    [HERE.parent / "results" / "paper_cells"],
+    [HERE.parent / "results" / "fig2_shards"],
     HERE / "_build" / "extra" / "example_report.html",
     title="The paper's cells",
 )
