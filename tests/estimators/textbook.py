@@ -37,14 +37,6 @@ def bulyan(X, f, pick):
     return nearest_to_median(X[chosen], len(X) - 4 * f)
 
 
-def geometric_median(X, steps=20_000):
-    z = X.mean(axis=0)
-    for _ in range(steps):
-        w = 1 / np.linalg.norm(X - z, axis=1)
-        z = w @ X / w.sum()
-    return z
-
-
 def centered_clipping(X, start, radius):
     v = np.array(start, float)
     move = np.zeros_like(v)
