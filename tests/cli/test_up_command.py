@@ -42,3 +42,25 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     with pytest.raises(ConfigError, match="is not empty"):
         up(EXAMPLE, folder=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_app_may_say_how_many_nodes_and_shards_it_wants(tmp_path, monkeypatch):
+    asked = {}
+
+    class Stop(Exception):
+        pass
+
+    def deployment(_place, **numbers):
+        asked.update(numbers)
+        raise Stop
+
+    monkeypatch.setattr("f2ed.cli.up.Deployment", deployment)
+    for app, numbers in ((EXAMPLE, (6, 2)), (EXAMPLE.parent / "05_flower_malicious", (12, 4))):
+        with pytest.raises(Stop):
+            up(app)
+        assert (asked["nodes"], asked["shards"]) == numbers
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.flwr.app.config]\nf2ed-roster = ""\n[tool.f2ed.up]\nnodes = "many"\n'
+    )
+    with pytest.raises(ConfigError, match="it may state nodes and shards"):
+        up(tmp_path)

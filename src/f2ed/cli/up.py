@@ -11,7 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
+from msgspec import Meta
 from rich.console import Console
 
 from f2ed.errors import ConfigError
@@ -23,8 +25,13 @@ __all__ = ["up"]
 def up(
     app: Annotated[Path, Parameter(help="The folder of a Flower app that uses f2ed.")],
     *,
-    nodes: Annotated[int, Parameter(help="How many SuperNodes to start; each takes about 300 MB.")] = 6,
-    shards: Annotated[int, Parameter(help="Into how many shards to deal them.")] = 2,
+    nodes: Annotated[
+        int | None,
+        Parameter(help="How many SuperNodes to start, each about 300 MB; by default the app's number, or 6."),
+    ] = None,
+    shards: Annotated[
+        int | None, Parameter(help="Into how many shards to deal them; by default the app's number, or 2.")
+    ] = None,
     config: Annotated[
         tuple[str, ...], Parameter(name=["--config", "-c"], negative="", help="A setting of the app, name=value.")
     ] = (),
@@ -38,10 +45,13 @@ def up(
 
     Example: f2ed up examples/04_flower
 
+    Example: f2ed up examples/05_flower_malicious
+
     Example: f2ed up examples/04_flower --nodes 12 --shards 4 -c malicious=1 -c epsilon=0.25
     """
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    known = _settings(app)
+    known, wanted = _settings(app)
+    nodes, shards = nodes or wanted.nodes, shards or wanted.shards
     given = dict(_setting(each, known) for each in config)
     if nodes < 3 * shards:
         raise ConfigError(f"{nodes} nodes in {shards} shards leave fewer than 3 in one; use --nodes {3 * shards}")
@@ -67,22 +77,33 @@ def _kept(folder: Path | None, audit: Path) -> str:
     return f": {audit}" if folder else " (use --folder to keep them, with logs and keys)"
 
 
-def _settings(app: Path) -> dict[str, Any]:
-    """Return the app's own settings."""
+class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an app wants to be started with: the table [tool.f2ed.up] of its pyproject.toml."""
+
+    nodes: Annotated[int, Meta(ge=1)] = 6
+    shards: Annotated[int, Meta(ge=1)] = 2
+
+
+def _settings(app: Path) -> tuple[dict[str, Any], _Wanted]:
+    """Return the app's own settings, and how many nodes and shards it wants."""
     try:
         with (app / "pyproject.toml").open("rb") as file:
-            flower = tomllib.load(file)["tool"]["flwr"]["app"]
+            tools = tomllib.load(file)["tool"]
+        flower = tools["flwr"]["app"]
+        wanted = msgspec.convert(tools.get("f2ed", {}).get("up", {}), _Wanted)
     except OSError as error:
         raise ConfigError(f"{app} is not a Flower app: its pyproject.toml cannot be read ({error.strerror})") from None
     except (KeyError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{app}/pyproject.toml describes no Flower app: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{app}/pyproject.toml, [tool.f2ed.up]: {error}; it may state nodes and shards") from None
     settings: dict[str, Any] = flower.get("config", {})
     if "f2ed-roster" not in settings:
         raise ConfigError(
             f'{app}/pyproject.toml has no setting f2ed-roster; add f2ed-roster = "" under [tool.flwr.app.config] and '
             "give it to F2ed(roster=…)"
         )
-    return settings
+    return settings, wanted
 
 
 def _setting(text: str, known: dict[str, Any]) -> tuple[str, Any]:

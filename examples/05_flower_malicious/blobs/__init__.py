@@ -1,0 +1,1 @@
+"""A malicious client on Flower, and what becomes of its shard."""
