@@ -14,11 +14,11 @@ from rich.table import Table as Grid
 from f2ed.cli.run import carry_out
 from f2ed.errors import ConfigError, MissingExtra
 from f2ed.experiments import Cell, File, expand, read
-from f2ed.experiments.comparison import Table, agreement, behind, beside_the_paper, costs, every_arm
+from f2ed.experiments.comparison import Table, agreement, costs
 from f2ed.experiments.distribution import distribution
+from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
 from f2ed.experiments.paper import FIGURES, experiment_file, source
-from f2ed.experiments.worst import worst_case
 from f2ed.learning.datasets import Mnist
 from f2ed.records import RunLog
 from f2ed.records import read as read_records
@@ -89,13 +89,12 @@ def _conclude(name: str, file: File, logs: Sequence[RunLog], folder: Path, conso
     if not found:
         raise ConfigError(f"no finished run of {file.path} is among the {len(logs)} records; run some of it first")
     ends = panels(cells, found)
-    tables = [worst_case(cells, found)] if name == "worst-case" else _tables(name, ends)
+    made, said = tables(name, cells, found), standing(name, cells, found)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "table.md"
-    said = [] if name in {"fig6", "worst-case"} else behind([panel for panel in ends if _run(panel)])
-    page.write_text(_page(file, tables, said, ends), encoding="utf-8")
+    page.write_text(_page(file, made, said, ends), encoding="utf-8")
     console.print(file.about, soft_wrap=True)
-    for table in tables:
+    for table in made:
         _print(table, console)
     for sentence in said:
         console.print(f"- {sentence}", soft_wrap=True)
@@ -108,20 +107,9 @@ def _conclude(name: str, file: File, logs: Sequence[RunLog], folder: Path, conso
         console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)
 
 
-def _tables(name: str, ends: Sequence[Panel]) -> list[Table]:
-    shown = [panel for panel in ends if _run(panel)]
-    tables = [every_arm(shown, data) for data in dict.fromkeys(panel.data for panel in shown)]
-    beside = beside_the_paper(name, ends)
-    return [beside, *tables] if beside.rows else tables
-
-
-def _run(panel: Panel) -> bool:
-    return any(found is not None for found in panel.arms.values())
-
-
-def _page(file: File, tables: Sequence[Table], said: Sequence[str], ends: Sequence[Panel]) -> str:
+def _page(file: File, made: Sequence[Table], said: Sequence[str], ends: Sequence[Panel]) -> str:
     parts = [f"# {file.title}\n", f"{file.about}\n"]
-    parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables]
+    parts += [f"## {table.title}\n\n{table.markdown()}" for table in made]
     parts += ["".join(f"- {sentence}\n" for sentence in said)] if said else []
     parts.append(f"{costs(ends)}. The paper's numbers: {source()}.\n")
     return "\n".join(parts)

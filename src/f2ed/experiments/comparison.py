@@ -8,7 +8,7 @@ import msgspec
 from f2ed.experiments.outcomes import Measured, Panel
 from f2ed.experiments.paper import stated
 
-__all__ = ["CLOSE", "OURS", "Table", "agreement", "behind", "beside_the_paper", "costs", "every_arm"]
+__all__ = ["CLOSE", "OURS", "Table", "agreement", "behind", "beside_the_paper", "by_shards", "costs", "every_arm"]
 
 OURS = "FilterL2"
 THEIRS = "FilterL2 (paper)"
@@ -89,6 +89,19 @@ def every_arm(panels: Sequence[Panel], data: str) -> Table:
     head = ("rule", *(f"{panel.attack}: {panel.measure}" for panel in here))
     rows = ((arm, *(_number(panel.arms.get(arm)) for panel in here)) for arm in arms)
     return Table(f"Every rule under every attack, {data}", head, tuple(rows))
+
+
+def by_shards(panels: Sequence[Panel]) -> Table:
+    """Set the number of shards against what was measured, for each attack and rule that was run."""
+    found: dict[int, dict[str, Measured]] = {}
+    for panel in panels:
+        for arm, measured in panel.arms.items():
+            rule, _, shards = arm.partition(", shards ")
+            if measured is not None:
+                found.setdefault(int(shards), {})[f"{panel.attack}, {rule}: {panel.measure}"] = measured
+    heads = list(dict.fromkeys(head for columns in found.values() for head in columns))
+    rows = ((str(shards), *(_number(found[shards].get(head)) for head in heads)) for shards in sorted(found))
+    return Table("The number of shards", ("shards", *heads), tuple(rows))
 
 
 def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:

@@ -4,7 +4,7 @@ Records are matched to runs by their settings, so that names, and settings added
 `secure`, which changes no bit of a result.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, final
 
 import msgspec
@@ -79,7 +79,7 @@ def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
     return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}
 
 
-def panels(cells: Sequence[Cell], found: dict[str, RunLog]) -> list[Panel]:
+def panels(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
     """Sort the cells into panels, in the order of the file."""
     grouped: dict[tuple[str, str, Measure], dict[str, list[RunLog]]] = {}
     for cell in cells:

@@ -1,0 +1,33 @@
+"""A figure of the paper as tables and sentences: what the command prints, and the documentation shows."""
+
+from collections.abc import Mapping, Sequence
+
+from f2ed.experiments.comparison import Table, behind, beside_the_paper, by_shards, every_arm
+from f2ed.experiments.grid import Cell
+from f2ed.experiments.outcomes import Panel, panels
+from f2ed.experiments.worst import worst_case
+from f2ed.records import RunLog
+
+__all__ = ["shown", "standing", "tables"]
+
+
+def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Table]:
+    """Return the figure's tables; first, where the paper states numbers, ours beside them."""
+    if figure == "worst-case":
+        return [worst_case(cells, found)]
+    ends = shown(cells, found)
+    if figure == "fig6":
+        return [by_shards(ends)]
+    beside = beside_the_paper(figure, panels(cells, found))
+    every = [every_arm(ends, data) for data in dict.fromkeys(panel.data for panel in ends)]
+    return [beside, *every] if beside.rows else every
+
+
+def standing(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[str]:
+    """Say where FilterL2 is not among the best, the worst first; nothing for a figure that compares no rules."""
+    return [] if figure in {"fig6", "worst-case"} else behind(shown(cells, found))
+
+
+def shown(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
+    """Return the panels of which something was run."""
+    return [panel for panel in panels(cells, found) if any(panel.arms.values())]

@@ -1,0 +1,44 @@
+"""The page about the paper's figures says what the committed records say."""
+
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "scripts"))
+
+import reproducing  # noqa: E402  it lies in the folder just named
+
+RESULTS = ROOT / "results"
+
+
+def test_the_page_is_what_the_script_makes_of_the_records():
+    assert (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8") == reproducing.page(RESULTS)
+
+
+def test_so_is_the_worst_case_on_the_front_page():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert reproducing.BEGIN in index
+    assert reproducing.front(RESULTS, index) == index
+
+
+def test_what_was_not_run_is_said(tmp_path):
+    page = reproducing.page(tmp_path)
+    assert "None of it was run." in page
+    assert "0 are met or bettered here, 31 were not run" in page
+    assert "`f2ed reproduce fig3` does" in page
+    assert "It was not run." in reproducing.front(tmp_path, f"{reproducing.BEGIN}{reproducing.END}")
+
+
+def test_a_record_less_is_a_page_that_differs(tmp_path):
+    shutil.copytree(RESULTS, tmp_path / "results")
+    first = min((tmp_path / "results" / "fig2_shards").iterdir())
+    first.unlink()
+    assert reproducing.page(tmp_path / "results") != reproducing.page(RESULTS)
+
+
+def test_the_front_page_keeps_what_stands_around_the_table(tmp_path):
+    made = reproducing.front(tmp_path, f"before {reproducing.BEGIN}old{reproducing.END} after")
+    assert made.startswith("before ")
+    assert made.endswith(" after")
+    assert "old" not in made
