@@ -56,14 +56,3 @@ def test_the_filter_withstands_the_malicious_client_and_a_plain_mean_does_not(tm
     assert plain < filtered - 0.1
     believed = [weight for each in reports for weight in each.weights.values()]
     assert believed.count(0) >= len(reports)
-
-
-@pytest.mark.parametrize("page", [EXAMPLE / "README.md", Path(__file__).parents[2] / "docs" / "deploy_flower.md"])
-def test_a_side_changes_by_two_lines(page):
-    blocks = page.read_text().split("```diff\n")[1:]
-    assert len(blocks) == 2
-    for block in blocks:
-        added = [line for line in block.partition("```")[0].splitlines() if line.startswith("+")]
-        assert len(added) == 2
-    client = (EXAMPLE / "digits" / "client_app.py").read_text().splitlines()
-    assert all(line[1:] in client for line in blocks[0].partition("```")[0].splitlines() if line.startswith("+"))

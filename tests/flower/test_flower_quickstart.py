@@ -1,0 +1,97 @@
+"""An existing Flower app gains both protections by two lines on each side: the diffs of the pages are applied and run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from fake_grid import FakeGrid, Node, real_roster
+from flwr.app import Context, RecordDict
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = Path(__file__).parent / "quickstart" / "quickstart"
+PAGES = [ROOT / "examples" / "04_flower" / "README.md", ROOT / "docs" / "deploy_flower.md"]
+
+
+def diffs(page):
+    """Return the changes that a page shows, for the client and for the server."""
+    blocks = [block.partition("```")[0].splitlines() for block in page.read_text().split("```diff\n")[1:]]
+    return dict(zip(("client_app.py", "server_app.py"), blocks, strict=True))
+
+
+def patched(text, diff):
+    """Apply a diff: a new line replaces the old one before it, or stands in front of the first import."""
+    lines, old = text.splitlines(), None
+    for line in diff:
+        mark, content = line[0], line[1:]
+        if mark == "-":
+            assert lines.count(content) == 1, f"{content!r} is not in the app"
+            old = lines.index(content)
+            continue
+        assert mark == "+"
+        if old is None:
+            lines.insert(
+                next(place for place, each in enumerate(lines) if each.startswith(("import", "from"))), content
+            )
+        else:
+            lines[old], old = content, None
+    assert old is None, "a line was taken away and none put in its place"
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """Return a function that writes the app to a folder, changed or not, and runs it over a grid in this process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def run(changes):
+        folder = tmp_path / "app" / "quickstart"
+        folder.mkdir(parents=True)
+        for path in QUICKSTART.glob("*.py"):
+            text = path.read_text()
+            text = patched(text, changes[path.name]) if path.name in changes else text
+            (folder / path.name).write_text(text.replace("/etc/f2ed/roster.json", str(tmp_path / "roster.json")))
+        monkeypatch.syspath_prepend(str(folder.parent))
+        from quickstart import client_app, server_app, task
+
+        torch.manual_seed(0)
+        _, own = real_roster(tmp_path, 8, shards=2)
+        settings = {
+            "fraction-train": 1.0,
+            "num-server-rounds": 2,
+            "lr": 0.1,
+            "local-epochs": 3,
+            "final-model": str(tmp_path / "final.pt"),
+            "f2ed-roster": str(tmp_path / "roster.json"),
+        }
+        nodes = [Node(each, client_app.app, own[each] | {"num-partitions": 8}, settings) for each in range(8)]
+        grid = FakeGrid(nodes)
+        server_app.app(grid, Context(1, 1, {}, RecordDict(), settings))
+        net = task.Net()
+        net.load_state_dict(torch.load(tmp_path / "final.pt"))
+        return grid, sum(task.test(net, task.load_data(each, 8)[1]) for each in range(8)) / 8
+
+    yield run
+    torch.set_num_threads(threads)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
+        del sys.modules[name]
+
+
+def test_unchanged_it_sends_plain_updates(app):
+    grid, accuracy = app({})
+    assert accuracy > 0.8
+    assert any("arrays" in reply.content for reply in grid.replies)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_two_lines_on_each_side_give_both_protections(app, page):
+    changes = diffs(page)
+    for diff in changes.values():
+        assert sum(line.startswith("+") for line in diff) <= 2
+    grid, accuracy = app(changes)
+    assert accuracy > 0.8
+    assert all(set(reply.content) == {"f2ed"} for reply in grid.replies)
+    assert max(len(reply.content["f2ed"]["reply"].data) for reply in grid.replies) > 4 * 2410
