@@ -1,4 +1,4 @@
-"""An existing Flower app gains both protections by two lines on each side: the diffs of the pages are applied and run."""
+"""An existing Flower app gains both protections by two lines on each side: the diffs of the pages, applied and run."""
 
 import sys
 from pathlib import Path
