@@ -19,13 +19,13 @@ import numpy as np
 
 from f2ed.errors import ConfigError
 
-__all__ = ["Array", "as_matrix", "in_lanes", "namespace", "one_blas_thread"]
+__all__ = ["LANES", "Array", "as_matrix", "in_lanes", "namespace", "one_blas_thread"]
 
 T = TypeVar("T")
 Array = Any  # an ndarray or a torch tensor: whichever came in
 
 # Work is cut into this many lanes on every machine, so that sums do not depend on the number of cores.
-_LANES = 8
+LANES = 8
 _WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
 
 
@@ -80,7 +80,7 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
     size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
     if size < _WORTH_THREADS or not isinstance(matrix, np.ndarray):
         return [_quietly(work, _slices(0, columns, width))]
-    step = -(-columns // (_LANES * width)) * width
+    step = -(-columns // (LANES * width)) * width
     lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
     if len(lanes) == 1 or _cores() == 1 or (blas and _blas() is None):
         return [_quietly(work, lane) for lane in lanes]

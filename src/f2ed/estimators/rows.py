@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, in_lanes, namespace, one_blas_thread
+from f2ed.arrays import LANES, Array, in_lanes, namespace, one_blas_thread
 from f2ed.estimators import gram
 from f2ed.estimators.gram import HUGE, NotFiniteError, double, largest, like, to_numpy
 
@@ -164,7 +164,8 @@ class Matrix(Rows):
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]
             return row.copy() if isinstance(row, np.ndarray) else row.clone()
-        return self.fill(lambda block: like(block, weights) @ block, blas=True, width=_WIDE)
+        width = min(-(-self.d // LANES), _WIDE)
+        return self.fill(lambda block: like(block, weights) @ block, blas=True, width=width)
 
 
 class _Derived(Rows):
