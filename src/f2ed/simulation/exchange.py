@@ -76,21 +76,32 @@ class Round:
         self._rounding = rounding
 
     def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
-        """Yield the replies in the order of the requests; no more of them exist at once than there are workers."""
-        asked = iter([(client, request) for client, request in requests.items() if client not in self.silent])
-        with ThreadPoolExecutor(self._clients.workers) as pool:
-            under_way: deque[tuple[ClientId, Future[bytes | None]]] = deque()
-            for client, request in islice(asked, self._clients.workers + 1):
+        """Yield the replies in the order of the requests; few more of them exist at once than there are workers."""
+        asked = [(client, request) for client, request in requests.items() if client not in self.silent]
+        replies = self._made(asked, self._clients.workers)
+        since = perf_counter()
+        for client, reply in replies:
+            self.waited += perf_counter() - since
+            if reply is not None:
+                yield client, reply
+            since = perf_counter()
+
+    def _made(self, asked: Iterable[tuple[ClientId, bytes]], workers: int) -> Iterator[tuple[ClientId, bytes | None]]:
+        if workers == 1:  # threads would only wait for each other
+            yield from ((client, self._reply(client, request)) for client, request in asked)
+            return
+        rest = iter(asked)
+        under_way: deque[tuple[ClientId, Future[bytes | None]]] = deque()
+        with ThreadPoolExecutor(workers) as pool:
+            for client, request in islice(rest, workers + 1):
                 under_way.append((client, pool.submit(self._reply, client, request)))
             while under_way:
                 client, future = under_way.popleft()
-                since = perf_counter()
                 reply = future.result()
-                self.waited += perf_counter() - since
                 del future
-                if reply is not None:
-                    yield client, reply
-                for following, request in islice(asked, 1):
+                yield client, reply
+                del reply
+                for following, request in islice(rest, 1):
                     under_way.append((following, pool.submit(self._reply, following, request)))
 
     def _reply(self, client: ClientId, request: bytes) -> bytes | None:
