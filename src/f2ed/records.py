@@ -158,7 +158,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     shortened: int = 0
     """Updates shortened to the L2 clip."""
     bytes_up: int = 0
-    """Sent by a client, on average."""
+    """Sent by a client, on average; in the first round of an epoch with the keys that are agreed on for all of it."""
     bytes_down: int = 0
     """Sent to a client by the protocol, on average; the model itself is not counted."""
     guarantee: str = ""
