@@ -57,6 +57,14 @@ def test_the_keystream_agrees_with_rfc_3686_and_starts_anywhere():
         assert bytes(a ^ b for a, b in zip(out, plain, strict=True)) == cipher
 
 
+def test_the_keystream_never_leaves_a_byte_as_it_was():
+    whole = bytearray(1 << 19)
+    Keystream(bytes(32)).fill(memoryview(whole))
+    assert any(whole[-16:])
+    with pytest.raises(ConfigError, match="524289 bytes of keystream at a time; fill at most 524288"):
+        Keystream(bytes(32)).fill(memoryview(bytearray((1 << 19) + 1)))
+
+
 def test_sealing_agrees_with_nists_aes_gcm(monkeypatch):
     checked = 0
     for record in records("ciphers/AES/GCM/gcmDecrypt256.rsp"):

@@ -128,6 +128,8 @@ class Keystream:
 
     def fill(self, out: memoryview) -> None:
         """Overwrite `out`, at most 512 KiB, with the next bytes; nothing is allocated and the GIL is released."""
+        if len(out) > len(_ZEROS):  # The rest would stay as it is, which for a mask means bare.
+            raise ConfigError(f"{len(out)} bytes of keystream at a time; fill at most {len(_ZEROS)}")
         self._encryptor.update_into(_ZEROS[: len(out)], out)
 
 
