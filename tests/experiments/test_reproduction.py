@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from f2ed.experiments import expand
-from f2ed.experiments.comparison import agreement, behind, beside_the_paper, costs, every_arm
+from f2ed.experiments.comparison import agreement, behind, beside_the_paper, by_shards, costs, every_arm
 from f2ed.experiments.distribution import distribution, share_between
 from f2ed.experiments.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.paper import FIGURES, experiment_file, source, stated
@@ -149,6 +149,18 @@ def test_the_quick_version_is_checked_with_full_runs_where_there_are_some():
     ]
     assert sentence == "Of 4 conclusions that a full run was there to check, 3 agree."
     assert agreement(quick, [])[1] == "No full runs were there to check these conclusions with."
+
+
+def test_without_a_calm_run_the_best_is_what_the_others_are_judged_by():
+    quick = [Panel(data="mnist", attack="TMA", measure="accuracy", arms={"p 1": measured(0.8), "p 25": measured(0.9)})]
+    assert [row[4] for row in agreement(quick, [])[0].rows] == ["breaks", "holds"]
+
+
+def test_the_number_of_shards_is_a_table_of_its_own_in_their_order():
+    arms = {"FilterL2, shards 25": measured(0.9), "FilterL2, shards 5": measured(0.5), "FilterL2, shards 100": None}
+    table = by_shards([Panel(data="mnist", attack="TMA", measure="accuracy", arms=arms)])
+    assert table.head == ("shards", "TMA, FilterL2: accuracy")
+    assert table.rows == (("5", "50.00"), ("25", "90.00"))
 
 
 def test_a_table_of_all_rules_leaves_out_those_never_run():
