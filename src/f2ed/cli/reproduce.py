@@ -39,15 +39,16 @@ def reproduce(
         bool, Parameter(negative="", help="A small network and few rounds: minutes on two cores, same conclusions.")
     ] = False,
     from_: Annotated[
-        tuple[Path, ...], Parameter(name="--from", help="Run nothing: take records from here; may be given again.")
+        tuple[Path, ...],
+        Parameter(name="--from", negative="", help="Run nothing: take records from here; may be given again."),
     ] = (),
     full: Annotated[Path, Parameter(help="Where records of full runs lie, to check --quick with.")] = Path("results"),
     device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     out: Annotated[Path, Parameter(help="Where records, tables and figures go.")] = Path("runs"),
     jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
-    part: Annotated[tuple[str, ...], Parameter(help="Run only this part of the figure's file.")] = (),
-    only: Annotated[tuple[str, ...], Parameter(help="Run only those whose name contains this.")] = (),
+    part: Annotated[tuple[str, ...], Parameter(negative="", help="Run only this part of the figure's file.")] = (),
+    only: Annotated[tuple[str, ...], Parameter(negative="", help="Run only those whose name contains this.")] = (),
 ) -> None:
     """Reproduce a figure of the paper: run its grid or what is left of it, draw it, and compare.
 

@@ -45,9 +45,11 @@ def run(
     device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
     out: Annotated[Path, Parameter(help="Where the records go, in a folder with the file's name.")] = Path("runs"),
     only: Annotated[
-        tuple[str, ...], Parameter(help="Run only those whose name contains this; given twice, both.")
+        tuple[str, ...], Parameter(negative="", help="Run only those whose name contains this; given twice, both.")
     ] = (),
-    part: Annotated[tuple[str, ...], Parameter(help="Run only this part of the file; may be given again.")] = (),
+    part: Annotated[
+        tuple[str, ...], Parameter(negative="", help="Run only this part of the file; may be given again.")
+    ] = (),
     jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     rounds: Annotated[int | None, Parameter(help="Take so many rounds instead of the file's number.")] = None,
