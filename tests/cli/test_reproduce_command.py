@@ -99,3 +99,13 @@ def test_figure_3_is_a_picture_and_a_test(f2ed):
     folder = Path("runs/fig3-quick")
     assert (folder / "distribution.svg").read_text().startswith("<?xml")
     assert json.loads((folder / "distribution.json").read_text())["by_labels"]["p"] <= 1
+
+
+def test_figure_6_has_a_curve_for_each_number_of_shards(f2ed):
+    file = Path("fig2_shards.toml")
+    file.write_text(FILE.replace("shards = 4", "shards = [1, 4]\nsecure = false"))
+    _, out = f2ed("reproduce", "fig6", "--only", "TMA", "--only", "FilterL2")
+    assert "| shards | TMA (authors), FilterL2: accuracy |" in out
+    (picture,) = Path("runs/fig2_shards/figures").glob("*.svg")
+    assert "FilterL2, 1 shards" in picture.read_text()
+    assert "FilterL2, 4 shards" in picture.read_text()
