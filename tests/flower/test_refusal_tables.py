@@ -1,0 +1,65 @@
+"""The page's tables of refusals: all that a client says, and nothing that nobody says."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "deploy_flower.md").read_text()
+CODE = ROOT / "src" / "f2ed"
+ERRORS = {"Refusal", "ConfigError", "PeerError"}
+OF_A_NODE = ["flower/identity.py", "flower/client_app.py", "flower/states.py", "flower/model.py"]
+MEANT_FOR_OTHERS = {
+    # The server's, or the simulation's, in a file that both sides use.
+    "no roster; give the path",
+    "names no test roster",
+    "a step of … coordinates for a model of",
+}
+
+
+def said(path, kinds):
+    """Yield the text of every error of some kinds that a file makes, with … for what is filled in."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds and node.args:
+            parts = [part for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+            yield "…".join(str(part.value) for part in parts)
+
+
+def strings(path):
+    """Yield all that a file can say: its errors, and what it writes into logs and reports."""
+    yield from said(path, ERRORS)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            yield "…".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def fragments():
+    """Yield what the tables quote."""
+    section = PAGE[PAGE.index("## What each refusal means") : PAGE.index("## Threat model")]
+    for line in section.splitlines():
+        if line.startswith("| ") and not line.startswith("| it says"):
+            yield from (each.strip() for each in line.split("|")[1].split(";") if each.strip())
+
+
+def matches(fragment, text):
+    """Say whether a text holds a fragment, in which … stands for anything."""
+    return re.search(".*".join(map(re.escape, map(str.strip, fragment.split("…")))), text, re.DOTALL) is not None
+
+
+def test_every_refusal_of_a_client_stands_in_a_table():
+    refusals = [text for path in sorted(CODE.glob("secagg/*.py")) for text in said(path, {"Refusal"})]
+    refusals += [text for name in OF_A_NODE for text in said(CODE / name, ERRORS)]
+    assert len(refusals) > 40
+    quoted = [*fragments(), *MEANT_FOR_OTHERS]
+    assert [text for text in refusals if not any(matches(each, text) for each in quoted)] == []
+
+
+@pytest.mark.parametrize("fragment", [*fragments(), *MEANT_FOR_OTHERS])
+def test_nothing_is_quoted_that_nobody_says(fragment):
+    files = [*(CODE / "flower").glob("*.py"), *(CODE / "secagg").glob("*.py"), CODE / "encoding.py"]
+    words = fragment.removeprefix("takes no part: ")
+    assert any(matches(words, text) for path in files for text in strings(path))
