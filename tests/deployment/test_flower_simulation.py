@@ -12,27 +12,34 @@ import pytest
 pytest.importorskip("ray")
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def quiet(folder):
+    """Return an environment in which Flower and ray keep to themselves."""
+    return os.environ | {"FLWR_HOME": str(folder), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
 def test_many_clients_of_whom_some_fail_in_every_round(tmp_path):
-    script, out = Path(__file__).parent / "simulate.py", tmp_path / "found.json"
-    quiet = {"FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    command = [sys.executable, str(script), "24", "4", "4", "dropout-tolerant", str(out)]
-    ended = subprocess.run(command, env=os.environ | quiet, capture_output=True, text=True, timeout=200, check=False)
-    assert out.exists(), ended.stderr[-3000:]
-    found = json.loads(out.read_text())
-    assert found["dropped"] == found["failing"]
-    assert sum(map(len, found["failing"])) > 0
-    assert found["opened"] == [4] * 4
-    assert found["error"] < 1e-5
+    out = tmp_path / "found.json"
+    numbers = ["--clients", "24", "--shards", "4", "--rounds", "4"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "flower_load.py"), *numbers, "--out", str(out)]
+    ended = subprocess.run(command, env=quiet(tmp_path), capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    rounds = json.loads(out.read_text())["rounds"]
+    assert all(each["dropped"] == each["failing"] and each["done"] for each in rounds)
+    assert any(each["failing"] for each in rounds)
+    assert [each["opened"] for each in rounds] == [4] * 4
+    assert max(each["error"] for each in rounds) < 1e-5
     assert "TEST ROSTER" in ended.stderr + ended.stdout
 
 
 def test_masked_equals_plain_equals_flower_to_the_bit(tmp_path):
     """The shard means and the model of every round, with the seeds of `f2ed.simulate`."""
     script = Path(__file__).parent / "parity.py"
-    quiet = {"FLWR_HOME": str(tmp_path / "home"), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     paths = os.pathsep.join([str(script.parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(script), str(tmp_path)]
-    environment = os.environ | quiet | {"PYTHONPATH": paths}
+    environment = quiet(tmp_path / "home") | {"PYTHONPATH": paths}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = {path.stem: np.load(path) for path in tmp_path.glob("*.npy")}
