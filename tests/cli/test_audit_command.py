@@ -5,6 +5,7 @@ import pytest
 from f2ed.cli.app import app
 from f2ed.errors import ConfigError
 from f2ed.records import read
+from f2ed.report import write_page
 
 RUN = """
 data = "digits"
@@ -51,8 +52,12 @@ def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp
     after = read(records)
     assert after == before
     added = [json.loads(line) for line in records.read_text().splitlines()][1 + len(before.rounds) :]
-    assert {line["record"] for line in added} == {"audit"}
-    assert {"inversion", "disaggregation"} <= {line["attack"] for line in added}
+    assert {line["record"] for line in added} == {"audit", "picture"}
+    assert {"inversion", "disaggregation"} <= {line.get("attack") for line in added}
+    assert "the sums of all rounds together determine no single client" in (tmp_path / "out" / "audit.md").read_text()
+    page = write_page([records], tmp_path / "p.html")
+    assert page.problems == ()
+    assert "data:image/png;base64,iVBOR" in page.path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

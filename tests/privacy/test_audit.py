@@ -2,7 +2,7 @@ import pytest
 
 from f2ed.privacy import Finding
 from f2ed.privacy.audit import Picture, Settings, audit
-from f2ed.privacy.findings import Interval
+from f2ed.privacy.findings import Course, Interval
 from f2ed.privacy.summary import as_record, markdown, verdict
 from f2ed.sharding.leak import Leak
 
@@ -46,6 +46,24 @@ def test_every_number_lies_in_its_interval(findings):
         assert one.found.count >= 2
 
 
+def test_every_number_has_both_baselines(findings):
+    assert [one for one in findings if one.guess is None or one.plain is None] == []
+
+
+def test_the_ranks_of_every_round_are_there_and_grow_as_the_meter_says(found):
+    courses = {each.setting: each for each in found if isinstance(each, Course)}
+    assert courses["fixed"].ranks == (6,) * 10
+    assert courses["every-round"].ranks[:4] == (6, 11, 16, 21)
+    assert courses["every-round"].exposed[-1] == 24
+    assert set(courses["batches of 2"].exposed) == {0}
+
+
+def test_a_shard_of_one_is_looked_at_without_being_asked_for(digits):
+    few = Settings(sizes=(3,), hidden=32, trials=1, iterations=0, clients=8, rounds=2, dropout=0.0)
+    sizes = {one.shard for one in audit(digits, few) if isinstance(one, Finding) and one.attack == "inversion"}
+    assert sizes == {1, 3}
+
+
 def test_a_shard_of_four_does_not_hide_images_behind_a_dense_layer(findings):
     found = value(findings, "inversion", "share recovered", "untrained dense model")
     assert found.found.value == 1
@@ -75,7 +93,11 @@ def test_there_are_pictures_for_every_size(found):
 
 def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings):
     leaks = [each for each in found if isinstance(each, Leak)]
-    page = markdown("A title", findings, leaks, [("a.png", "a shard of four")])
+    courses = [each for each in found if isinstance(each, Course)]
+    page = markdown("A title", findings, leaks, [("a.png", "a shard of four")], courses, ["Privacy: as it was."])
+    assert "| every-round | 6 | 11 | 16 | 21 |" in page
+    assert "- Privacy: as it was." in page
+    assert "The meter predicts" in page
     assert page.startswith("# A title\n")
     assert "100 % at 1, 100 % at 4" in page
     assert "opens noise: masks are bound to them" in page

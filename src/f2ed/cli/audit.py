@@ -2,6 +2,7 @@
 
 import sys
 import time
+from base64 import b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,10 +24,12 @@ try:
     from f2ed.learning.models import Mlp
     from f2ed.privacy import Finding
     from f2ed.privacy.audit import Picture, Settings, audit
+    from f2ed.privacy.findings import Course
     from f2ed.privacy.images import save_png
     from f2ed.privacy.summary import as_record, markdown, verdict
-    from f2ed.records import holds_records
+    from f2ed.records import RunLog, holds_records
     from f2ed.records import read as read_records
+    from f2ed.remarks import privacy
     from f2ed.sharding.leak import Leak
     from f2ed.simulation import Experiment
     from f2ed.simulation.settings import experiment
@@ -65,7 +68,8 @@ def command(
     labels and single clients, and to say whether an image was there, for several sizes of shards. Without a file,
     MNIST is used where it is found and scikit-learn's digits where not. With one, data, width of a dense
     model, batch, clients, shards, schedule and rounds (at most 100 of either) are the run's own; its first run, if
-    the file has several. Views are made anew from these settings: records hold no updates.
+    the file has several. Views are made anew from these settings: records hold no updates. What the leak meter read in
+    the run is taken from its records.
 
     Example: f2ed audit
 
@@ -74,7 +78,8 @@ def command(
     console = Console(highlight=False, stderr=json)
     if note and (file is None or file.suffix != ".jsonl"):
         raise ConfigError("--note needs the records of a run: name a file that ends in .jsonl")
-    run = None if file is None else _experiment(file)
+    run, log = (None, None) if file is None else _experiment(file)
+    recorded = [] if log is None else [remark.sentence for remark in privacy([log])]
     stated = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}
     settings = _settings(run, quick=quick)
     changed: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
@@ -87,14 +92,13 @@ def command(
     console.print(f"The server looks at {chosen[0]}.")
     haul = _play(chosen[1], settings, out, console)
     findings, seconds = haul.findings, haul.seconds
-    _write(out, chosen[0], settings, haul)
+    _write(out, chosen[0], settings, haul, recorded)
     if note and file is not None:
-        with file.open("ab") as records:
-            records.writelines(msgspec.json.encode(as_record(finding)) + b"\n" for finding in findings)
+        _note(file, out, haul)
     if json:
         sys.stdout.write((out / "audit.json").read_text(encoding="utf-8"))
         return
-    for sentence in verdict(findings):
+    for sentence in (*verdict(findings), *recorded):
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(
         f"\nLook at {out / 'audit.md'}, and at the pictures beside it. It took {seconds:.0f} s.", soft_wrap=True
@@ -106,6 +110,7 @@ class _Haul:
     """What the audit brought."""
 
     findings: list[Finding] = field(default_factory=list)
+    courses: list[Course] = field(default_factory=list)
     leaks: list[Leak] = field(default_factory=list)
     pictures: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
@@ -123,15 +128,27 @@ def _play(data: Data, settings: Settings, out: Path, console: Console) -> _Haul:
             haul.pictures.append((f"{found.name}.png", found.caption))
         elif isinstance(found, Leak):
             haul.leaks.append(found)
+        elif isinstance(found, Course):
+            haul.courses.append(found)
         else:
             haul.findings.append(found)
     haul.seconds = time.monotonic() - began
     return haul
 
 
-def _write(out: Path, name: str, settings: Settings, haul: _Haul) -> None:
+def _note(file: Path, out: Path, haul: _Haul) -> None:
+    """Append findings and pictures to the records of a run, from where a report takes them."""
+    lines: list[dict[str, Any]] = [as_record(finding) for finding in haul.findings]
+    for name, caption in haul.pictures:
+        png = b64encode((out / name).read_bytes()).decode()
+        lines.append({"record": "picture", "caption": caption, "png": png})
+    with file.open("ab") as records:
+        records.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
+
+
+def _write(out: Path, name: str, settings: Settings, haul: _Haul, recorded: list[str]) -> None:
     title = f"What the server learns: {name}"
-    page = markdown(title, haul.findings, haul.leaks, haul.pictures)
+    page = markdown(title, haul.findings, haul.leaks, haul.pictures, haul.courses, recorded)
     (out / "audit.md").write_text(page, encoding="utf-8")
     found = {
         "data": name,
@@ -139,7 +156,9 @@ def _write(out: Path, name: str, settings: Settings, haul: _Haul) -> None:
         "seconds": round(haul.seconds, 1),
         "torch": str(torch.__version__),
         "verdict": verdict(haul.findings),
+        "recorded": recorded,
         "findings": haul.findings,
+        "rounds": haul.courses,
         "leaks": haul.leaks,
         "pictures": [file for file, _ in haul.pictures],
     }
@@ -147,11 +166,13 @@ def _write(out: Path, name: str, settings: Settings, haul: _Haul) -> None:
     (out / "audit.json").write_text(text, encoding="utf-8")
 
 
-def _experiment(file: Path) -> Experiment:
+def _experiment(file: Path) -> tuple[Experiment, RunLog | None]:
+    """Return the settings of a run, and its records where the file holds some."""
     if holds_records(file):
-        return experiment(read_records(file).header.settings)
+        log = read_records(file)
+        return experiment(log.header.settings), log
     if file.suffix == ".toml":
-        return expand(read_experiments(file))[0].experiment
+        return expand(read_experiments(file))[0].experiment, None
     raise ConfigError(f"{file} is neither an experiment file (.toml) nor the records of a run (.jsonl)")
 
 

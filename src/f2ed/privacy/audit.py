@@ -14,8 +14,8 @@ from torch import nn
 
 from f2ed.learning import ClientData, Data, Job, Local, Samples, Training, Turn, load
 from f2ed.learning.models import Cnn, Mlp
-from f2ed.privacy.findings import Attack, Finding, Interval, interval_of, interval_of_mean
-from f2ed.privacy.images import RECOGNISED, match, psnr, side_by_side, ssim
+from f2ed.privacy.findings import Course, Finding, interval_of, interval_of_mean
+from f2ed.privacy.images import match, psnr, side_by_side
 from f2ed.privacy.inconsistency import lie
 from f2ed.privacy.inversion import invert
 from f2ed.privacy.labels import infer_labels, overlap
@@ -23,6 +23,7 @@ from f2ed.privacy.membership import area, caught, loss_scores, span_scores
 from f2ed.privacy.optimisation import GradientMatching
 from f2ed.privacy.over_rounds import follow, schedules
 from f2ed.privacy.shard import as_pixels, draw, view_of
+from f2ed.privacy.tally import Likeness, Tally
 from f2ed.randomness import stream
 from f2ed.sharding import EveryRound, Schedule
 from f2ed.sharding.leak import Leak, leak
@@ -69,15 +70,23 @@ class Picture:
     pixels: NDArray[np.uint8]
 
 
-def audit(data: Data, settings: Settings) -> Iterator[Finding | Picture | Leak | str]:
-    """Yield findings, pictures and the meter's readings as they are found; text says what is being done next."""
+def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture | Leak | str]:
+    """Yield findings, pictures and the meter's readings as they are found; text says what is being done next.
+
+    A shard of one is always looked at: it is the server without shards, against which the others are measured.
+    """
+    settings = msgspec.structs.replace(settings, sizes=tuple(sorted({1, *settings.sizes})))
     fresh = Mlp((settings.hidden,))(data.shape, data.classes, settings.seed)
     trained = _trained(fresh, data, settings)
+    plain: dict[str, float] = {}
     for name, model in (("untrained", fresh), ("trained", trained)):
         yield f"images, labels and members from shard means, dense model, {name}"
-        yield from _from_means(model, name, data, settings)
+        for found in _from_means(model, name, data, settings):
+            if isinstance(found, Finding) and found.shard == 1:
+                plain.setdefault(found.metric, found.found.value)
+            yield found
     yield "members from the model alone"
-    yield from _from_model(fresh, data, settings)
+    yield from _from_model(fresh, data, settings, plain)
     if settings.iterations:
         yield from _by_optimisation(data, settings)
     yield f"single clients over {settings.rounds} rounds"
@@ -93,38 +102,17 @@ def audit(data: Data, settings: Settings) -> Iterator[Finding | Picture | Leak |
     yield "the leak meter"
     yield from _meter(settings)
     yield "a lying server"
-    yield from _lies(fresh, data, settings)
-
-
-@dataclass(eq=False)
-class _Tally:
-    """Collects observations by metric, and makes findings of them that know what a shard of one gives."""
-
-    attack: Attack
-    setting: str
-    plain: dict[str, float]
-
-    def finding(self, metric: str, size: int, found: Interval, guess: float | None) -> Finding:
-        if size == 1:
-            self.plain[metric] = found.value
-        return Finding(
-            attack=self.attack,
-            metric=metric,
-            shard=size,
-            setting=self.setting,
-            found=found,
-            guess=guess,
-            plain=self.plain.get(metric),
-        )
+    yield from _lies(fresh, data, settings, plain)
 
 
 def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> Iterator[Finding | Picture]:
     images, labels, members = (
-        _Tally(attack, f"{name} dense model", {}) for attack in ("inversion", "labels", "membership")
+        Tally(attack, f"{name} dense model", {}) for attack in ("inversion", "labels", "membership")
     )
     others = data.test.images[:_OTHERS]
     for size in sorted(settings.sizes):
-        seen: dict[str, list[float]] = {"psnr": [], "ssim": [], "guess": [], "labels": [], "by chance": []}
+        seen: dict[str, list[float]] = {"labels": [], "by chance": []}
+        likeness = Likeness()
         inside: list[NDArray[np.float64]] = []
         outside: list[NDArray[np.float64]] = []
         for trial in range(settings.trials):
@@ -135,9 +123,7 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
             true = as_pixels(together.images, data.black, data.white)
             recovered = invert(view, data.shape)
             found = match(true, recovered)
-            seen["psnr"] += psnr(true, found).tolist()
-            seen["ssim"] += ssim(true, found).tolist()
-            seen["guess"] += psnr(true, np.broadcast_to(_average(data), true.shape)).tolist()
+            likeness.add(true, found, _average(data))
             counts = np.bincount(together.labels, minlength=data.classes)
             seen["labels"].append(overlap(counts, infer_labels(view, data.shape, rng, recovered)))
             lots = np.bincount(rng.integers(data.classes, size=len(together)), minlength=data.classes)
@@ -148,11 +134,7 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
                 caption = f"shard of {size}, {name} dense model"
                 yield Picture(f"inversion_{name}_{size}", caption, side_by_side(true, found))
         draws = stream(settings.seed, "intervals", name, size)
-        guess = float(np.mean(seen["guess"]))
-        recognised = np.array(seen["psnr"]) > RECOGNISED
-        yield images.finding("share recovered", size, interval_of_mean(recognised, draws), 0.0)
-        yield images.finding("PSNR, dB", size, interval_of_mean(seen["psnr"], draws), guess)
-        yield images.finding("SSIM", size, interval_of_mean(seen["ssim"], draws), None)
+        yield from likeness.findings(images, size, draws)
         yield labels.finding(
             "share of labels found", size, interval_of_mean(seen["labels"], draws), float(np.mean(seen["by chance"]))
         )
@@ -160,18 +142,18 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
 
 
 def _membership(
-    tally: _Tally, size: int, inside: NDArray[np.float64], outside: NDArray[np.float64], rng: np.random.Generator
+    tally: Tally, size: int, inside: NDArray[np.float64], outside: NDArray[np.float64], rng: np.random.Generator
 ) -> Iterator[Finding]:
     yield tally.finding("AUC", size, interval_of((inside, outside), area, rng), 0.5)
     yield tally.finding("found at 1 % false alarms", size, interval_of((inside, outside), caught, rng), 0.01)
 
 
-def _from_model(fresh: nn.Module, data: Data, settings: Settings) -> Iterator[Finding]:
+def _from_model(fresh: nn.Module, data: Data, settings: Settings, plain: dict[str, float]) -> Iterator[Finding]:
     """Look at the model alone, after many passes over few images: what it gives away does not depend on shards."""
     rng = stream(settings.seed, "audit", "overfit")
     mine = data.train.take(torch.from_numpy(rng.choice(len(data.train), size=min(500, len(data.train)), replace=False)))
     model = _fit(fresh, mine, data, epochs=30, seed=settings.seed)
-    tally = _Tally("membership", "the model alone, after 30 passes over 500 images", {})
+    tally = Tally("membership", "the model alone, after 30 passes over 500 images", plain)
     inside, outside = loss_scores(model, mine), loss_scores(model, data.test)
     yield from _membership(tally, settings.shard, inside, outside[:_OTHERS], rng)
 
@@ -179,10 +161,10 @@ def _from_model(fresh: nn.Module, data: Data, settings: Settings) -> Iterator[Fi
 def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
     model = Cnn()(data.shape, data.classes, settings.seed)
     attack = GradientMatching(iterations=settings.iterations)
-    tally = _Tally("optimisation", "untrained convolutional model", {})
+    tally = Tally("optimisation", "untrained convolutional model", {})
     for size in sorted(settings.sizes):
         yield f"optimisation on the convolutional model, shard of {size}"
-        seen: dict[str, list[float]] = {"psnr": [], "ssim": [], "guess": []}
+        likeness = Likeness()
         # As many images as give an interval, and no more: this is the slow part.
         for trial in range(max(1, min(settings.trials, 8 // size))):
             rng = stream(settings.seed, "audit", "optimisation", size, trial)
@@ -192,15 +174,11 @@ def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Pictu
             counts = infer_labels(view, data.shape, rng)
             labels = np.repeat(np.arange(data.classes), counts).tolist()
             found = match(true, attack(view, labels, data.shape, rng))
-            seen["psnr"] += psnr(true, found).tolist()
-            seen["ssim"] += ssim(true, found).tolist()
-            seen["guess"] += psnr(true, np.broadcast_to(_average(data), true.shape)).tolist()
+            likeness.add(true, found, _average(data))
             if trial == 0:
                 caption = f"shard of {size}, untrained convolutional model"
                 yield Picture(f"optimisation_{size}", caption, side_by_side(true, found))
-        draws = stream(settings.seed, "intervals", "optimisation", size)
-        yield tally.finding("PSNR, dB", size, interval_of_mean(seen["psnr"], draws), float(np.mean(seen["guess"])))
-        yield tally.finding("SSIM", size, interval_of_mean(seen["ssim"], draws), None)
+        yield from likeness.findings(tally, size, stream(settings.seed, "intervals", "optimisation", size))
 
 
 def _meter(settings: Settings) -> Iterator[Leak]:
@@ -218,7 +196,7 @@ def _meter(settings: Settings) -> Iterator[Leak]:
         )
 
 
-def _lies(model: nn.Module, data: Data, settings: Settings) -> Iterator[Finding]:
+def _lies(model: nn.Module, data: Data, settings: Settings, plain: dict[str, float]) -> Iterator[Finding]:
     for size in sorted(size for size in settings.sizes if size >= 3):
         for bound in (False, True):
             play = partial(_one_lie, model, data, bound=bound, size=size)
@@ -232,7 +210,7 @@ def _lies(model: nn.Module, data: Data, settings: Settings) -> Iterator[Finding]
                 setting="masks bound to the model" if bound else "masks not bound to the model",
                 found=interval_of_mean(seen, stream(settings.seed, "intervals", "lie", size)),
                 guess=float(np.mean(guesses)),
-                plain=None,
+                plain=plain.get("PSNR, dB"),
             )
 
 

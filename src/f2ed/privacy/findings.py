@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Attack", "Finding", "Interval", "interval_of", "interval_of_mean"]
+__all__ = ["Attack", "Course", "Finding", "Interval", "interval_of", "interval_of_mean"]
 
 Attack = Literal["inversion", "optimisation", "labels", "membership", "disaggregation", "inconsistency"]
 
@@ -40,6 +40,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What one reaches without seeing anything; None where that has no meaning."""
     plain: float | None = None
     """What a server reaches that sees each update by itself."""
+
+
+@final
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sums of a schedule determine after each round: exact, so that there is no interval."""
+
+    setting: str
+    clients: int
+    ranks: tuple[int, ...]
+    """Independent equations that the server has."""
+    exposed: tuple[int, ...]
+    """Clients whose own update they determine."""
 
 
 def interval_of_mean(values: ArrayLike, rng: np.random.Generator) -> Interval:

@@ -1,19 +1,20 @@
 """A federation followed over many rounds, and what the shard means of each schedule tell about its single clients."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from f2ed.learning import Cohort, Data, Job, Training, flatten, hand_out
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import LabelsPerClient
 from f2ed.privacy.disaggregation import Disaggregator, cosines, relative_errors
-from f2ed.privacy.findings import Finding, interval_of_mean
+from f2ed.privacy.findings import Course, Finding, Interval, interval_of_mean
 from f2ed.randomness import stream
 from f2ed.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
-from f2ed.sharding.exposure import Sums
+from f2ed.sharding.exposure import Meter, Sums
 from f2ed.sharding.leak import LeakMode, opened_sums, recovered_cosine, smallest_k
 
 __all__ = ["follow", "schedules"]
@@ -30,11 +31,20 @@ class _Arm:
     name: str
     rounds: list[Sums]
     server: Disaggregator
+    meter: Meter
+    ranks: list[int] = field(default_factory=list)
+    exposed: list[int] = field(default_factory=list)
+
+    def observe(self, sums: Sums, updates: Tensor) -> None:
+        self.server.observe(sums, [updates[list(some)].mean(dim=0).numpy() for some in sums])
+        self.meter.observe(sums)
+        self.ranks.append(self.meter.rank)
+        self.exposed.append(self.meter.exposed)
 
 
 def follow(
     data: Data, *, clients: int, shard: int, rounds: int, schedule: Schedule, dropout: float, seed: int
-) -> Iterator[Finding]:
+) -> Iterator[Finding | Course]:
     """Train clients of three labels each, and yield what the server has found of them after some of the rounds.
 
     All arms see the same training, since a mean over all clients does not depend on who is dealt where. What is looked
@@ -57,8 +67,7 @@ def follow(
         total += own
         squares += np.square(own).sum(axis=1)
         for arm in arms:
-            sums = arm.rounds[number]
-            arm.server.observe(sums, [updates[list(some)].mean(dim=0).numpy() for some in sums])
+            arm.observe(arm.rounds[number], updates)
         model = model + updates.mean(dim=0)
         done = number + 1
         if done in _stops(rounds):
@@ -66,6 +75,8 @@ def follow(
             changes = float(np.mean(np.maximum(squares / done / np.square(stays).sum(axis=1) - 1, 0.0)))
             for arm in arms:
                 yield from _findings(arm, stays, held, shard, done, changes, seed)
+    for arm in arms:
+        yield Course(setting=arm.name, clients=clients, ranks=tuple(arm.ranks), exposed=tuple(arm.exposed))
 
 
 def schedules(
@@ -81,6 +92,8 @@ def schedules(
     }
     if isinstance(schedule, EveryKRounds) and schedule.k != k:
         kinds[f"every-k-rounds, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
+    if isinstance(schedule, Batches) and schedule != Batches(2):
+        kinds[f"batches of {schedule.size}, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
     if dropout:
         silent = f"{100 * dropout:g} % drop out"
         kinds[f"every-round, {silent}"] = (EveryRound(), dropout, "all-or-nothing")
@@ -98,6 +111,7 @@ def _arms(
             name,
             list(opened_sums(**setting, schedule=when, dropout=away, mode=mode)),
             Disaggregator(clients, coordinates),
+            Meter(clients),
         )
         for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, dropout).items()
     ]
@@ -121,6 +135,7 @@ def _findings(
         "cosine, as the meter predicts": (predicted, 0.0, 1.0),
         "relative error": (relative_errors(stays, found), 1.0, 0.0),
         "share of labels found": (_labels_found(found, held), float(held.mean()), _labels_found(stays, held).mean()),
+        "share determined exactly": (np.array([after is not None for after in arm.meter.exposed_after]), 0.0, 1.0),
     }
     for metric, (values, guess, plain) in measures.items():
         yield Finding(
@@ -133,6 +148,17 @@ def _findings(
             guess=guess,
             plain=float(plain),
         )
+    rank = float(arm.meter.rank)
+    yield Finding(
+        attack="disaggregation",
+        metric="independent equations",
+        shard=shard,
+        setting=arm.name,
+        rounds=done,
+        found=Interval(rank, rank, rank, len(stays)),
+        guess=0.0,
+        plain=float(len(stays)),
+    )
 
 
 def _labels_found(found: NDArray[np.float64], held: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from f2ed.privacy.findings import Finding, Interval
+from f2ed.privacy.findings import Course, Finding, Interval
 from f2ed.sharding.leak import Leak
 
 __all__ = ["as_record", "markdown", "verdict"]
@@ -44,11 +44,17 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
     over = [finding for finding in findings if (finding.attack, finding.metric) == ("disaggregation", "cosine")]
     last = max((finding.rounds for finding in over), default=0)
     reached = {finding.setting: finding.found.value for finding in over if finding.rounds == last}
+    foretold = {
+        finding.setting: finding.found.value
+        for finding in findings
+        if (finding.metric, finding.rounds) == ("cosine, as the meter predicts", last)
+    }
     if "every-round" in reached and "fixed" in reached:
+        meter = f" The meter predicts {foretold['every-round']:.2f} and {foretold['fixed']:.2f}." if foretold else ""
         said.append(
             f"After {last} rounds a server knows a single client's own part with cosine "
             f"{reached['every-round']:.2f} if shards are dealt anew every round, "
-            f"{reached['fixed']:.2f} if they are fixed."
+            f"{reached['fixed']:.2f} if they are fixed.{meter}"
         )
     lies = {finding.setting: finding for finding in findings if finding.attack == "inconsistency"}
     bound = lies.get("masks bound to the model")
@@ -66,11 +72,18 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
 
 
 def markdown(
-    title: str, findings: Sequence[Finding], leaks: Sequence[Leak], pictures: Iterable[tuple[str, str]]
+    title: str,
+    findings: Sequence[Finding],
+    leaks: Sequence[Leak],
+    pictures: Iterable[tuple[str, str]],
+    courses: Sequence[Course] = (),
+    recorded: Sequence[str] = (),
 ) -> str:
-    """Return the page; pictures are (file, caption)."""
+    """Return the page; pictures are (file, caption), `recorded` is what the run's own records say."""
     lines = [f"# {title}", ""]
     lines += [f"- {sentence}" for sentence in verdict(findings)]
+    if recorded:
+        lines += ["", "Of the run itself its records say:", "", *(f"- {sentence}" for sentence in recorded)]
     lines += [
         "",
         _LEGEND,
@@ -79,6 +92,9 @@ def markdown(
         chosen = [finding for finding in findings if finding.attack == attack]
         if chosen:
             lines += ["", f"## {head}", "", how, "", *_table(chosen)]
+        if attack == "disaggregation" and courses:
+            lines += ["", "Independent equations after each round, and the clients that they determine:", ""]
+            lines += _courses(courses)
         if attack == "disaggregation" and leaks:
             lines += ["", "What the leak meter says of such a plan before any run:", "", *_meter(leaks)]
     shown = list(pictures)
@@ -124,6 +140,18 @@ def _table(findings: Sequence[Finding]) -> list[str]:
                 _number(finding.plain),
             ]
         )
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _courses(courses: Sequence[Course]) -> list[str]:
+    """Return a row for each schedule: all rounds at first, then fewer, as by then little is new."""
+    last = len(courses[0].ranks)
+    shown = sorted({number for number in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100) if number < last} | {last})
+    rows = [["schedule", *map(str, shown)], ["---"] * (len(shown) + 1)]
+    for each in courses:
+        counts = [(each.ranks[number - 1], each.exposed[number - 1]) for number in shown]
+        rows.append([each.setting, *(f"{rank} ({exposed})" if exposed else str(rank) for rank, exposed in counts)])
+    rows.append([f"everyone of {courses[0].clients}", *[f"{courses[0].clients}"] * len(shown)])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
