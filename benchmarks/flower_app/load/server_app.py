@@ -1,4 +1,4 @@
-"""Some rounds of FedAvg, some of f2ed, with the same nodes in the same run."""
+"""A round of f2ed, a round of FedAvg, and so on in turn, with the same nodes in the same run."""
 
 import json
 import time
@@ -29,28 +29,46 @@ class PlainFedAvg(FedAvg):
 def main(grid, context):
     settings = context.run_config
     rounds, size = settings["rounds"], settings["size"]
-    found = {}
     ours = F2ed(roster=settings["f2ed-roster"], estimator=Mean(), min_crowd=3, deadline=300.0, train_deadline=300.0)
     nodes = len(ours.roster.clients)
     plain = PlainFedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
-    for name, strategy in (("fedavg", plain), ("f2ed", ours)):
-        times = [time.monotonic()]
-        start = ArrayRecord({"x": Array(np.zeros(size, np.float32))})
-        Path("/proc/self/clear_refs").write_text("5")  # Forget the peak of memory so far.
-        # One round more, whose time is not used: the first one includes set-up, and loads the app everywhere.
-        strategy.start(
-            grid=grid,
-            initial_arrays=start,
-            num_rounds=rounds + 1,
-            evaluate_fn=lambda *_, t=times: t.append(time.monotonic()),
-        )
-        found[name] = {"seconds": np.diff(times)[2:].tolist(), "first": times[2] - times[1], "peak": peak()}
+    arms = {"f2ed": Arm(), "fedavg": Arm()}
+
+    def start():
+        return ArrayRecord({"x": Array(np.zeros(size, np.float32))})
+
+    def after(number, _arrays):
+        """End a round of f2ed, let FedAvg have one, and begin the next."""
+        if number:
+            arms["f2ed"].end()
+            ends = iter((arms["fedavg"].begin, arms["fedavg"].end))
+            plain.start(grid=grid, initial_arrays=start(), num_rounds=1, evaluate_fn=lambda *_: next(ends)())
+        arms["f2ed"].begin()
+
+    # One round more, whose time is not used: the first one includes set-up, and loads the app everywhere.
+    ours.start(grid=grid, initial_arrays=start(), num_rounds=rounds + 1, evaluate_fn=after)
+    found = {
+        name: {"seconds": arm.seconds[1:], "first": arm.seconds[0], "peak": arm.peak} for name, arm in arms.items()
+    }
     found["f2ed"]["bytes"] = ours.reports[-1].bytes_up / nodes
     found["fedavg"]["bytes"] = 4 * size
     found["opened"] = [len(each.opened) for each in ours.reports]
     Path(settings["out"]).write_text(json.dumps(found))
 
 
-def peak():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+class Arm:
+    """The rounds of one strategy: how long each took, and the most memory that the server held in any, in MB."""
+
+    def __init__(self):
+        self.seconds = []
+        self.peak = 0.0
+
+    def begin(self):
+        Path("/proc/self/clear_refs").write_text("5")  # Forget the peak of memory so far.
+        self._since = time.monotonic()
+
+    def end(self):
+        self.seconds.append(time.monotonic() - self._since)
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+        self.peak = max(self.peak, peak)
