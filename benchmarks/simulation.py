@@ -22,7 +22,7 @@ do not quote ratios where it is more than a few percent.
 A whole round has a quarter as many shards as clients, real masks and FilterL2; the shortest round after the first
 counts, without its evaluation. *Protection* is the share of it that is not training: encode, mask, sum, decode and
 estimate. On a CPU, and where `flwr[simulation]` is installed, the same work is done by Flower's simulation engine with
-plain FedAvg (flower_simulation.py).
+plain FedAvg, once with all data as tensors in memory and once as its quickstart loads them (flower_simulation.py).
 """
 
 import argparse
@@ -188,7 +188,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
 
 def whole_round(name: str, clients: int, args: argparse.Namespace) -> dict[str, object]:
     seconds = our_round(name, clients, device=args.device)
-    flower = None
+    flower: dict[str, float] = {}
     if args.device == "cpu" and name in FLOWER_TARGETS and all(map(importlib.util.find_spec, ("flwr", "ray"))):
         script = Path(__file__).with_name("flower_simulation.py")
         flower = in_fresh_process(script, "--alone", "--json", "--clients", clients, "--models", name)[name]
@@ -201,7 +201,7 @@ def whole_round(name: str, clients: int, args: argparse.Namespace) -> dict[str, 
         "protection": 1 - seconds["train"] / whole,
         "protection_target": PROTECTION_TARGETS.get(name) if args.device == "cpu" else None,
         "flower_s": flower,
-        "flower_to_ours": flower / whole if flower else None,
+        "flower_to_ours": {way: theirs / whole for way, theirs in flower.items()},
         "flower_target": FLOWER_TARGETS.get(name) if flower else None,
     }
 
@@ -270,8 +270,10 @@ def show(found: dict[str, object]) -> None:
             "training",
             "protection",
             "wanted below",
-            "Flower, FedAvg",
-            "Flower / f2ed",
+            "Flower, FedAvg: tensors",
+            "/ f2ed",
+            "Flower, FedAvg: quickstart",
+            "/ f2ed",
             "wanted",
         ],
         [
@@ -279,7 +281,12 @@ def show(found: dict[str, object]) -> None:
                 *(row["model"], each["clients"], each["shards"], each["whole_s"], each["seconds"]["train"]),
                 f"{each['protection']:.1%}",
                 f"{each['protection_target']:.0%}" if each["protection_target"] else None,
-                *(each["flower_s"], each["flower_to_ours"], each["flower_target"]),
+                *(
+                    each[figure].get(way)
+                    for way in ("tensors", "pictures")
+                    for figure in ("flower_s", "flower_to_ours")
+                ),
+                each["flower_target"],
             ]
             for row in found["models"]
             for each in [row["round"]]
