@@ -1,12 +1,12 @@
 """A round of a simulated federation: f2ed with both protections on against Flower's simulation with plain FedAvg.
 
-    python benchmarks/flower_simulation.py [--models mlp cnn] [--clients 100] [--rounds 3] [--loading tensors pictures]
+    python benchmarks/flower_simulation.py [--models mlp cnn] [--clients 100] [--rounds 3] [--loading tensors]
 
 The same work on both sides: every client trains one epoch of SGD in batches of ten on its 600 synthetic images, from
 the same weights. Flower's clients use one torch thread each, and load their data in two ways: `tensors` keeps them in
-memory, normalised once, which is the most that an app can do; `pictures` is what Flower's own PyTorch quickstart does, a
-DataLoader that makes each image a tensor and normalises it whenever it is taken. Flower's first round pays for starting
-processes; the shortest of the later rounds counts, and of ours too. Needs `flwr[simulation]`.
+memory, normalised once, which is the most that an app can do; `pictures` is what Flower's own PyTorch quickstart does,
+a DataLoader that makes each image a tensor and normalises it whenever it is taken. Flower's first round pays for
+starting processes; the shortest of the later rounds counts, and of ours too. Needs `flwr[simulation]`.
 `simulation.py` asks for Flower `--alone`, beside what it measures itself.
 """
 
