@@ -17,7 +17,7 @@ sys.path.insert(0, str(APP))
 from sums.desk import Desk  # noqa: E402  from the app that is deployed
 from sums.task import moved  # noqa: E402
 
-PATIENCE = 240.0
+PATIENCE = 400.0
 """Beyond this a test fails; what is waited for takes a small part of it on a quiet machine."""
 
 

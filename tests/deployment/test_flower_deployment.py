@@ -200,10 +200,13 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
     deployment.replace_node(one[2])
 
 
-def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(tolerant, shards):
+def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):
     one, other = shards
     tolerant.ask(**{f"c{one[3]}_Alive": "die", f"c{other[0]}_Confirmations": "die"})
     audit = tolerant.result()
     assert dropped(audit) == sorted([one[3], other[0]])
     assert audit["opened"] == [0, 1]
     assert tolerant.equals_the_survivors([one, other])
+    search = Search(range(NODES), rounds=[1, 2, 3])
+    assert all(each.client == who for who, found in everywhere(deployment, search).items() for each in found)
+    assert not any(written(deployment, tolerant, search).values())
