@@ -9,6 +9,7 @@ from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
 from f2ed.report.arms import arms
 from f2ed.report.colours import DASHES, look
+from f2ed.report.crowd import privacy
 from f2ed.report.reading import Run
 from f2ed.report.words import ATTACKS, ESTIMATORS
 
@@ -31,6 +32,18 @@ def test_runs_that_differ_in_the_seed_alone_are_one_arm():
 def test_no_attack_comes_first():
     names = [arm.attack for arm in arms([run(attack="tma"), run(attack="none"), run(attack="ka")])]
     assert names == ["no attack", "Krum attack", "Trimmed-mean attack"]
+
+
+def test_noise_is_a_setting_and_older_records_had_none():
+    """Neither `privacy: null` nor a header without the word makes an arm of its own."""
+    found = arms([run(), run(privacy=None), run(privacy={"multiplier": 0.1, "delta": 1e-5})])
+    assert [(arm.setting, len(arm.runs)) for arm in found] == [("noise 0.1", 1), ("noise none", 2)]
+
+
+def test_the_privacy_table_tells_the_epsilon_of_who_lost_most():
+    noisy = header(privacy={"multiplier": 0.1, "delta": 1e-5})
+    told = Run("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))
+    assert [row["epsilon"] for row in privacy(arms([run(), told]))] == ["9.5", "∞: no noise"]
 
 
 def test_what_else_differs_is_the_setting():

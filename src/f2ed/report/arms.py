@@ -78,9 +78,16 @@ def _order(arm: Arm) -> tuple[str, int, int]:
 
 def _settings(runs: Sequence[Run]) -> list[str]:
     """Return, for each run, what differs among the runs beside attack, estimator and seed."""
-    rest = [flat({key: value for key, value in run.header.settings.items() if key not in _OWN}) for run in runs]
+    rest = [flat(_others(run.header.settings)) for run in runs]
     differing = _differing(rest)
     return [", ".join(_said(path, one.get(path, "default")) for path in differing) for one in rest]
+
+
+def _others(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what has a place of its own; records of before there was noise had none."""
+    noise = settings.get("privacy")
+    told = noise.get("multiplier", "unknown") if isinstance(noise, Mapping) else "none"
+    return {key: value for key, value in settings.items() if key not in {*_OWN, "privacy"}} | {"noise": told}
 
 
 def _said(path: str, value: str) -> str:

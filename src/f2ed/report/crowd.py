@@ -32,7 +32,17 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
         for run in arm.runs:
             row = (arm.setting, *_row(run))
             grouped[row] = grouped.get(row, 0) + 1
-    names = ("setting", "secrecy", "hidden_among", "helped", "surrounded", "schedule", "determined", "forecast")
+    names = (
+        "setting",
+        "secrecy",
+        "hidden_among",
+        "helped",
+        "surrounded",
+        "schedule",
+        "determined",
+        "forecast",
+        "epsilon",
+    )
     return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
 
 
@@ -74,6 +84,7 @@ def _row(run: Run) -> tuple[str, ...]:
         _UNKNOWN if header.mode == "none" else dealt,
         _determined(run),
         _UNKNOWN if header.forecast is None else f"cosine {header.forecast.cosine:.2f}",
+        _epsilon(run),
     )
 
 
@@ -85,6 +96,12 @@ def _determined(run: Run) -> str:
     if not last.exposed:
         return f"no client, no group below {last.crowd}"
     return f"{last.exposed} of {run.header.clients}, first after {last.first} rounds"
+
+
+def _epsilon(run: Run) -> str:
+    """Say what differential privacy the client that has lost most is left with; infinite without noise."""
+    told = run.rounds[-1].largest_epsilon if run.rounds else None
+    return "∞: no noise" if told is None else f"{told:.3g}"
 
 
 def _chance(found: float) -> str:
