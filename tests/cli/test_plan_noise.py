@@ -51,6 +51,15 @@ def test_drop_outs_are_counted(capsys):
     assert "if nobody drops out" in text
 
 
+def test_it_says_from_which_noise_on_attackers_are_not_seen(capsys):
+    """By hand: 2·√(0.08·0.92·25/10,000) = 0.0271 for 2 of 25 shards."""
+    line = f"{PLAN} --dimension 10000 --noise"
+    assert "Noise above 0.027 hides attackers" in (above := shown(f"{line} 0.03", capsys))
+    assert "what bounds them is the clip alone" in above
+    assert "what bounds them" not in shown(f"{line} 0.02", capsys)
+    assert "hides attackers" not in shown("plan --clients 100 --malicious 0 --shards 25 --noise 1", capsys)
+
+
 def test_json_holds_both_prices(capsys):
     found = json.loads(shown(f"{PLAN} --rounds 10 --noise 0.5 --epsilon 4 --json", capsys))["noise"]
     assert found["asked"]["multiplier"] == 0.5

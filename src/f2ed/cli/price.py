@@ -118,8 +118,28 @@ def _explain(cost: Price, console: Console) -> None:
         f"times what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting "
         "nobody. Fewer shards and more clients make it smaller."
     )
-    for line in (scope, sharing, roots):
+    for line in (scope, sharing, roots, *_blinds(cost)):
         console.print(Padding(line, (0, 0, 0, 2)))
+
+
+def _blinds(cost: Price) -> list[str]:
+    """Say from which noise on the largest eigenvalue of shard means is the noise's, and no longer the attackers'.
+
+    Rows of noise of length L have it at L²/p; a share e of them shifted by t add e(1 - e)t². Within the clip, t is
+    at most 2/s clips.
+    """
+    share = min(0.5, cost.helpers / cost.shards)
+    limit = 2 * (share * (1 - share) * cost.shards / cost.coordinates) ** 0.5
+    if not share:
+        return []
+    seen = (
+        f"Noise above {limit:.2g} hides attackers who keep to the clip from FilterL2, since their shards stand out less"
+    )
+    return [f"{seen} than the noise does. {_BLIND if cost.multiplier > limit else _SEES}"]
+
+
+_BLIND = "This is above: what bounds them is the clip alone."
+_SEES = "This is below."
 
 
 def _rounds(count: int) -> str:
