@@ -4,6 +4,9 @@ One deployment serves all tests of this file, in their order: starting it costs 
 compared, to the bit, with the one that the survivors alone give.
 """
 
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from federation import Federation
 from memory import Search
@@ -108,6 +111,24 @@ def test_no_plain_update_is_in_any_process_but_its_own(deployment, first, shards
     assert audit["secret"]
     assert audit["hidden_among"] == 4
     assert first.equals_the_survivors(shards)
+
+
+def test_nothing_listens_beyond_loopback(deployment, first):
+    first.until("ended/1")
+    mine = set()
+    for process in (deployment.superlink, *deployment.nodes.values()):
+        for pid in family(process):
+            for path in Path(f"/proc/{pid}/fd").glob("*"):
+                with suppress(FileNotFoundError):  # Closed meanwhile.
+                    mine.add(path.readlink().name)
+    listening = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, address, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in mine:
+                listening.append(address.partition(":")[0])
+    assert set(listening) == {"0100007F"}, "127.0.0.1, as the kernel writes it"
+    assert len(listening) >= 1 + NODES
 
 
 def test_a_node_whose_key_is_not_on_the_roster_took_no_part(deployment, first):
