@@ -75,12 +75,8 @@ class Federation:
 
     def until(self, name):
         """Wait for a report, and not beyond the end of the run."""
-        until = time.monotonic() + PATIENCE
-        while (text := self.desk.read(name)) is None:
-            assert self._reader.is_alive(), "\n".join(["the run ended", *self.lines[-40:]])
-            assert time.monotonic() < until, "\n".join([f"no {name} in {PATIENCE} s", *self.lines[-40:]])
-            time.sleep(0.05)
-        return text
+        self._want(name)
+        return self.desk.read(name)
 
     def until_heard(self, client, step):
         """Wait until the server has a client's reply."""
@@ -91,9 +87,29 @@ class Federation:
         self.desk.put(f"begin/{self.round + 1}", "end")
         self._reader.join(PATIENCE)
 
+    def _want(self, name):
+        def there():
+            if self.desk.read(name) is not None:
+                return True
+            assert self._reader.is_alive(), "the run has ended"
+            return False
+
+        try:
+            wait_until(there)
+        except AssertionError as error:
+            raise AssertionError("\n".join([f"no {name}: {error}", *self.lines[-40:]])) from None
+
     def _read(self):
         try:
             for line in self.deployment.run(APP, self._given):
                 self.lines.append(line)
         except PeerError as error:
             self.lines.append(str(error))
+
+
+def wait_until(condition):
+    """Wait for what must come about, within reason."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, f"it did not come about in {PATIENCE:g} s"
+        time.sleep(0.05)

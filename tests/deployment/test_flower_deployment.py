@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from federation import Federation
+from federation import Federation, wait_until
 from memory import Search
 
 from f2ed.flower.local import Deployment
@@ -64,10 +64,11 @@ def tolerant(deployment):
 
 def everywhere(deployment, search):
     """Search the memory of the server's processes and of each node's; return what was found where."""
-    found = {"server": set().union(*map(search.in_process, family(deployment.superlink)))}
-    for client, node in deployment.nodes.items():
-        found[client] = set().union(*map(search.in_process, family(node)))
-    return found
+    owners = {"server": deployment.superlink} | deployment.nodes
+    try:
+        return {who: set().union(*map(search.in_process, family(process))) for who, process in owners.items()}
+    except PermissionError:
+        pytest.skip("on this machine nobody may read the memory of a process, not even of one that they started")
 
 
 def family(process):
@@ -134,7 +135,8 @@ def test_nothing_listens_beyond_loopback(deployment, first):
 def test_a_node_whose_key_is_not_on_the_roster_took_no_part(deployment, first):
     # The SuperLink lets it in, the protocol does not.
     assert first.round == 1
-    assert "f2ed: this node refused: the key client_8.key is not on the roster" in deployment.log(f"node_{STRANGER}")
+    refused = "f2ed: this node refused: the key client_8.key is not on the roster"
+    wait_until(lambda: refused in deployment.log(f"node_{STRANGER}"))
     assert "leaves masked" not in deployment.log(f"node_{STRANGER}")
     assert "leaves masked" in deployment.log("node_0")
 
@@ -184,7 +186,7 @@ def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again,
     one, other = shards
     deployment.replace_node(other[1])
     # On a machine that is busy everything takes longer, and so does the deadline.
-    again.ask(deadline=20 + 2 * again.seconds, **{f"c{one[3]}_train": "hang"})
+    again.ask(deadline=30 + 2 * again.seconds, **{f"c{one[3]}_train": "hang"})
     audit = again.result()
     assert dropped(audit) == [one[3]]
     assert "late" in audit["dropped"][str(one[3])]

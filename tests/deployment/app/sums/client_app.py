@@ -7,6 +7,7 @@ from sums.obey import hang, obey
 from sums.task import change
 
 app = ClientApp()
+kept = []  # What was trained stays in this process, for a search to find.
 
 
 @app.train(mods=[obey, protect])
@@ -24,5 +25,6 @@ def train(message, context):
     if context.run_config["desk"] and Desk(context.run_config["desk"]).take(f"orders/{me}.train") == "hang":
         hang()
     after = message.content["arrays"]["x"].numpy() + change(me, round_)
+    kept.append(after)
     content = {"arrays": ArrayRecord({"x": Array(after)}), "metrics": MetricRecord({"num-examples": 1})}
     return Message(RecordDict(content), reply_to=message)
