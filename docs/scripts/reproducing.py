@@ -99,7 +99,7 @@ def _worst_first(every: list[Reproduced]) -> Iterator[str]:
             yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[6]} ({row[-1]}).\n"
     counts = {verdict: sum(row[-1] == verdict for _, row in rows) for verdict in ("as good or better", "not run")}
     yield (
-        f"- Of {len(rows)} numbers that the text states, {counts['as good or better']} are met or bettered here, "
+        f"- Of {len(rows)} comparisons with a number that the text states, {counts['as good or better']} are as good or better here, "
         f"{counts['not run']} were not run.\n"
     )
 

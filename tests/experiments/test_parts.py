@@ -1,5 +1,6 @@
 """A file may have parts, names for tables that they share, and a base to stand on."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,9 @@ def test_every_arm_of_a_figure_has_the_same_settings_but_for_its_axes(file):
     common = {(cell.experiment.model, cell.experiment.training, cell.experiment.rounds) for cell in cells}
     assert len(common) == 1
     assert all({"seed", "attack", "estimator"} <= set(cell.arm) for cell in cells)
+
+
+@pytest.mark.parametrize("file", sorted(FILES.glob("*.toml")), ids=lambda file: file.stem)
+def test_runs_of_one_file_that_differ_in_more_than_the_seed_have_different_labels(file):
+    labels = Counter(tuple(cell.arm.items()) for cell in expand(read(file)))
+    assert labels.most_common(1)[0][1] == 1

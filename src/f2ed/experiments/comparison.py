@@ -41,7 +41,7 @@ def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
         if variant not in {"", "authors)"} or (attack != "none" and not variant):
             continue
         for arm in (OURS, "Mean"):
-            value = stated(figure, panel.data, arm).get(attack)
+            value = stated(figure, panel.data.split()[0], arm).get(attack.split()[0])
             if value is None:
                 continue
             ours, theirs = panel.arms.get(arm), panel.arms.get(THEIRS)
