@@ -59,7 +59,7 @@ format: $(VENV)/.dev ## apply the style
 	$(BIN)/ruff check --fix
 
 bench: $(VENV)/.bench ## measure against the limits of this machine and against peers
-	cd benchmarks && for each in estimators dimension secagg simulation; do ../$(BIN)/python $$each.py $(BENCH) || exit 1; done
+	cd benchmarks && for each in estimators dimension secagg simulation leak_meter; do ../$(BIN)/python $$each.py $(BENCH) || exit 1; done
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
