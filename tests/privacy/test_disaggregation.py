@@ -3,7 +3,7 @@ import pytest
 
 from f2ed.privacy.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.sharding import EveryRound, Fixed
-from f2ed.sharding.leak import opened_sums, recovered_cosine
+from f2ed.sharding.leak import leak, opened_sums, recovered_cosine
 from f2ed.sharding.schedule import Batches
 
 CLIENTS, SHARDS, COORDINATES = 40, 10, 600
@@ -60,3 +60,25 @@ def test_a_round_in_which_no_shard_opened_changes_nothing():
 
 def test_a_zero_vector_has_no_direction():
     assert cosines(np.ones((1, 3)), np.zeros((1, 3))).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(("schedule", "mean"), [(EveryRound(), 0.99), (Fixed(), 0.5)])
+def test_a_hundred_clients_in_shards_of_four_over_a_hundred_rounds(schedule, mean):
+    """Dealt anew they are recovered one by one, fixed they stay at 1/√s; and the meter says so beforehand."""
+    rng = np.random.default_rng(3)
+    stays = rng.standard_normal((100, 400))
+    solver, reached = Disaggregator(100, 400), []
+    for number, sums in enumerate(opened_sums(clients=100, shards=25, schedule=schedule, rounds=100), 1):
+        updates = stays + 0.3 * rng.standard_normal(stays.shape)
+        solver.observe(sums, [updates[list(some)].mean(axis=0) for some in sums])
+        if number in (1, 3, 10, 30, 100):
+            reached.append(cosines(stays - stays.mean(axis=0), solver.solve(0.09)))
+    predicted = leak(clients=100, shards=25, schedule=schedule, rounds=100)
+    assert reached[-1].mean() == pytest.approx(mean, abs=0.02)
+    assert reached[-1].mean() == pytest.approx(predicted.cosine, abs=0.02)
+    if isinstance(schedule, Fixed):
+        assert max(each.mean() for each in reached) <= 1 / np.sqrt(4) + 0.01
+        assert not predicted.leaks
+    else:
+        assert reached[-1].min() > 0.9
+        assert predicted.exposed == 100
