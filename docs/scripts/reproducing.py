@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from f2ed.experiments import Cell, File, expand, read
-from f2ed.experiments.comparison import beside_the_paper, costs
+from f2ed.experiments.comparison import OURS, Table, beside_the_paper, costs, number
 from f2ed.experiments.distribution import Distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
@@ -50,6 +50,20 @@ READING = """## How to read it
 - Two seeds of the same setting may differ by half a point of accuracy on MNIST. Smaller differences mean little.
 - The paper's bound, 12 · malicious < shards, holds in none of its own settings; nor, so, here.
 - Seconds are those of the wall clock; several runs may have shared the device.
+- The spoilt weight is what shards with an attacker had in the last five rounds, all shards together having 100 %. Where
+  it is nothing, what the attack seems to get is the model's own mistake.
+
+## Why some numbers differ
+
+- **MPA on MNIST with shards**, seed 0, ends with one of the ten images taken for what the attackers want, under every
+  rule that holds. FilterL2 gives their shards no weight, so the model itself takes that image, shown with rows and columns
+  exchanged, for another digit.
+- **Fashion-MNIST** stays far below the paper's accuracy without any attack, for averaging as for FilterL2. The released
+  code feeds its pixels in [0, 1], as is done here; the part `fashion-normalised` of the file does as for MNIST.
+- **Three labels per client**: shards of four clients still differ, and the filter, which fears ten of 25 shards, takes
+  out honest ones. That costs accuracy without any attack. Under KA, whose update is small once it is averaged in a
+  shard, shards with an attacker look ordinary and get more weight than others. The part `cost` of the file compares
+  rules there.
 """
 
 
@@ -96,12 +110,28 @@ def _worst_first(every: list[Reproduced]) -> Iterator[str]:
     rows = [(each.name, row) for each in every for row in beside_the_paper(each.name, each.ends).rows]
     for name, row in rows:
         if row[-1] in {"worse", "within half a point"}:
-            yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[6]} ({row[-1]}).\n"
-    counts = {verdict: sum(row[-1] == verdict for _, row in rows) for verdict in ("as good or better", "not run")}
+            believed = f"; shards with an attacker had {row[5]} of the weight" if row[5] else ""
+            yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[7]} ({row[-1]}){believed}.\n"
+    met, left = (sum(row[-1] == verdict for _, row in rows) for verdict in ("as good or better", "not run"))
     yield (
-        f"- Of {len(rows)} comparisons with a number that the text states, {counts['as good or better']} are as good or better here, "
-        f"{counts['not run']} were not run.\n"
+        f"- Of {len(rows)} comparisons with a number that the text states, {met} are as good or better here, "
+        f"{left} were not run.\n\n"
     )
+    by_name = {each.name: each for each in every}
+    yield "".join(_do_shards_help(by_name["fig4"], by_name["fig5"]))
+
+
+def _do_shards_help(without: Reproduced, within: Reproduced) -> Iterator[str]:
+    """Set FilterL2 without shards beside FilterL2 with them, where clients have few labels."""
+    yield "**Do shards help where clients have few labels?** The paper says so: under KA 81.01 without, 92.96 with them.\n\n"
+    alone = {panel.attack: panel for panel in without.ends}
+    rows = []
+    for panel in within.ends:
+        other = alone.get(panel.attack)
+        if other is not None and (here := panel.arms.get(OURS)) and (there := other.arms.get(OURS)):
+            rows.append((panel.attack, panel.measure, number(there), number(here)))
+    table = Table("", ("attack", "measured", "FilterL2, no shards", "FilterL2, 25 shards"), tuple(rows), 2)
+    yield table.markdown() if rows else "Not run.\n"
 
 
 def _figure(each: Reproduced) -> str:

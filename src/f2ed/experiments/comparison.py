@@ -8,7 +8,18 @@ import msgspec
 from f2ed.experiments.outcomes import Measured, Panel
 from f2ed.experiments.paper import stated
 
-__all__ = ["CLOSE", "OURS", "Table", "agreement", "behind", "beside_the_paper", "by_shards", "costs", "every_arm"]
+__all__ = [
+    "CLOSE",
+    "OURS",
+    "Table",
+    "agreement",
+    "behind",
+    "beside_the_paper",
+    "by_shards",
+    "costs",
+    "every_arm",
+    "number",
+]
 
 OURS = "FilterL2"
 THEIRS = "FilterL2 (paper)"
@@ -34,7 +45,10 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
-    """Set each number that the paper states beside ours; a difference above zero is in our favour."""
+    """Set each number that the paper states beside ours; a difference above zero is in our favour.
+
+    The spoilt weight is what shards (or clients) with an attacker had in the last rounds.
+    """
     rows = []
     for panel in panels:
         attack, _, variant = panel.attack.partition(" (")
@@ -44,36 +58,36 @@ def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
             value = stated(figure, panel.data.split()[0], arm).get(attack.split()[0])
             if value is None:
                 continue
-            ours, theirs = panel.arms.get(arm), panel.arms.get(THEIRS)
-            sign = 1 if panel.measure == "accuracy" else -1
-            difference = "" if ours is None else f"{100 * sign * (ours.mean - value):+.2f}"
-            verdict = "not run" if ours is None else _verdict(sign * (ours.mean - value))
-            shown = _number(theirs) if arm == OURS else ""
-            rows.append(
-                (
-                    panel.data,
-                    attack,
-                    panel.measure,
-                    arm,
-                    _number(ours),
-                    shown,
-                    f"{100 * value:.2f}",
-                    difference,
-                    verdict,
-                )
-            )
+            rows.append(_beside(panel, attack, arm, value))
     head = (
         "data",
         "attack",
         "measured",
         "rule",
         "ours",
+        "spoilt weight",
         "the authors' FilterL2, run here",
         "the paper",
-        "difference",
-        "",
     )
-    return Table("Beside the paper's numbers", head, tuple(rows), 4)
+    return Table("Beside the paper's numbers", (*head, "difference", ""), tuple(rows), 4)
+
+
+def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...]:
+    ours, theirs = panel.arms.get(arm), panel.arms.get(THEIRS)
+    sign = 1 if panel.measure == "accuracy" else -1
+    gain = None if ours is None else sign * (ours.mean - value)
+    return (
+        panel.data,
+        attack,
+        panel.measure,
+        arm,
+        number(ours),
+        "" if ours is None or ours.spoilt is None else f"{100 * ours.spoilt:.1f} %",
+        number(theirs) if arm == OURS else "",
+        f"{100 * value:.2f}",
+        "" if gain is None else f"{100 * gain + 0.0:+.2f}",
+        "not run" if gain is None else _verdict(gain),
+    )
 
 
 def _verdict(gain: float) -> str:
@@ -87,7 +101,7 @@ def every_arm(panels: Sequence[Panel], data: str) -> Table:
     here = [panel for panel in panels if panel.data == data]
     arms = list(dict.fromkeys(arm for panel in here for arm, found in panel.arms.items() if found is not None))
     head = ("rule", *(f"{panel.attack}: {panel.measure}" for panel in here))
-    rows = ((arm, *(_number(panel.arms.get(arm)) for panel in here)) for arm in arms)
+    rows = ((arm, *(number(panel.arms.get(arm)) for panel in here)) for arm in arms)
     return Table(f"Every rule under every attack, {data}", head, tuple(rows))
 
 
@@ -100,7 +114,7 @@ def by_shards(panels: Sequence[Panel]) -> Table:
             if measured is not None:
                 found.setdefault(int(shards), {})[f"{panel.attack}, {rule}: {panel.measure}"] = measured
     heads = list(dict.fromkeys(head for columns in found.values() for head in columns))
-    rows = ((str(shards), *(_number(found[shards].get(head)) for head in heads)) for shards in sorted(found))
+    rows = ((str(shards), *(number(found[shards].get(head)) for head in heads)) for shards in sorted(found))
     return Table("The number of shards", ("shards", *heads), tuple(rows))
 
 
@@ -110,7 +124,7 @@ def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:
     far = sorted((each for each in gaps if each[1][0] > CLOSE), key=lambda each: -each[1][0])
     said = [
         f"{panel.data}, {panel.attack}: {arm} is {100 * gap:.1f} points behind {best} "
-        f"({panel.measure} {_number(panel.arms[arm])} against {_number(panel.arms[best])})."
+        f"({panel.measure} {number(panel.arms[arm])} against {number(panel.arms[best])})."
         for panel, (gap, best) in far
     ]
     missing = [panel for panel in panels if panel.gap(arm) is None]
@@ -146,7 +160,7 @@ def agreement(quick: Sequence[Panel], full: Sequence[Panel]) -> tuple[Table, str
             known += theirs is not None
             same += mine is theirs
             agrees = "" if theirs is None else "yes" if mine is theirs else "no"
-            rows.append((panel.data, panel.attack, arm, _number(panel.arms[arm]), _said(mine), _said(theirs), agrees))
+            rows.append((panel.data, panel.attack, arm, number(panel.arms[arm]), _said(mine), _said(theirs), agrees))
     head = ("data", "attack", "rule", "quick", "it", "in the full run it", "agrees")
     sentence = (
         f"Of {known} conclusions that a full run was there to check, {same} agree."
@@ -183,7 +197,7 @@ def _said(verdict: bool | None) -> str:
     return "was not run" if verdict is None else "holds" if verdict else "breaks"
 
 
-def _number(found: Measured | None) -> str:
+def number(found: Measured | None) -> str:
     """Write percent, and the spread where there are several seeds."""
     if found is None:
         return "not run"

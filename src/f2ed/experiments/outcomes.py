@@ -20,6 +20,8 @@ __all__ = ["Measured", "Panel", "matched", "panels"]
 
 Measure = Literal["accuracy", "success"]
 
+_LATE = 5
+
 
 @final
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ends: dict[int, float]
     seconds: float
     device: str
+    spoilt: float | None = None
+    """The weight of shards with an attacker over the last rounds; None without one, or for a rule without weights."""
 
     @property
     def mean(self) -> float:
@@ -123,7 +127,14 @@ def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
         ends={log.header.seed: _end(log, kind) for log in logs},
         seconds=sum(record.seconds.total for log in logs for record in log.rounds) / len(logs),
         device=" and ".join(dict.fromkeys(log.header.device for log in logs)),
+        spoilt=_spoilt(logs),
     )
+
+
+def _spoilt(logs: Sequence[RunLog]) -> float | None:
+    late = [record.believed_attackers for log in logs if log.header.attacked for record in log.rounds[-_LATE:]]
+    known = [weight for weight in late if weight is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _end(log: RunLog, kind: Measure) -> float:
