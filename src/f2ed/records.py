@@ -239,13 +239,20 @@ def read_folder(folder: Path) -> list[RunLog]:
 
 def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
     decoder = msgspec.json.Decoder(Record)
+    header: RunHeader | None = None
     for number, text in enumerate(lines, 1):
         try:
-            yield decoder.decode(text)
+            record = decoder.decode(text)
         except msgspec.DecodeError as wrong:
             if not _known(text):
                 continue
             raise ConfigError(f"{path}, line {number} is not a record: {wrong}; delete the file to run again") from None
+        if isinstance(record, RunHeader):
+            header = record
+        elif header is not None and b'"hidden_among"' not in text:
+            # Records of older versions say it once for all rounds.
+            record = msgspec.structs.replace(record, hidden_among=header.hidden_among)
+        yield record
 
 
 def _known(text: bytes) -> bool:

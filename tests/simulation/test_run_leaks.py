@@ -132,11 +132,12 @@ def test_uneven_batches_are_not_said_to_hide_more_than_their_smallest_shard():
     assert Simulation(settings, workers=1).header.hidden_among == 3
 
 
-def test_records_of_older_versions_have_no_meter_and_are_read(tmp_path):
+def test_records_of_older_versions_have_no_meter_and_say_once_how_many_hide_each_other(tmp_path):
     header, rounds = records(rounds=1)
     old = [msgspec.to_builtins(header), msgspec.to_builtins(rounds[0])]
-    del old[0]["forecast"], old[1]["meter"]
+    old[0]["hidden_among"] = 4
+    del old[0]["forecast"], old[1]["meter"], old[1]["hidden_among"]
     path = tmp_path / "old.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in old))
     log = read(path)
-    assert (log.header.forecast, log.rounds[0].meter) == (None, None)
+    assert (log.header.forecast, log.rounds[0].meter, log.rounds[0].hidden_among) == (None, None, 4)
