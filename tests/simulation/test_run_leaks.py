@@ -90,6 +90,18 @@ def test_simulate_warns_of_a_schedule_that_exposes_someone():
         simulate(**SMALL, schedule="every-round")
 
 
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"dropout": 0.2, "protocol": {"mode": "dropout-tolerant"}}, "protocol.mode: .* open no smaller sums"),
+        ({"shards": 16}, "shards: .* Use fewer shards"),
+    ],
+)
+def test_it_says_what_to_change_where_the_schedule_is_not_at_fault(changes, advice):
+    with pytest.raises(ConfigError, match=advice):
+        simulate(**(SMALL | changes), strict=True)
+
+
 def test_simulate_refuses_it_if_it_is_strict():
     with pytest.raises(ConfigError, match="schedule: Over 8 rounds the sums determine all 24 clients"):
         simulate(**SMALL, schedule="every-round", strict=True)

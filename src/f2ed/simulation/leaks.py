@@ -23,7 +23,7 @@ def forecast(experiment: Experiment) -> Leak | None:
         experiment.schedule,
         experiment.rounds,
         experiment.dropout,
-        experiment.leak_mode,
+        experiment.shard_mode,
     )
 
 
@@ -53,11 +53,11 @@ def warning(experiment: Experiment) -> str | None:
     found = forecast(experiment)
     if found is None or not found.leaks:
         return None
-    return f'schedule: {found.text} With schedule = "fixed" it would not be so.' if _deals_anew(found) else found.text
-
-
-def _deals_anew(found: Leak) -> bool:
-    return found.schedule(found.rounds - 1) > 0
+    if found.schedule(found.rounds - 1) > 0:
+        return f'schedule: {found.text} With schedule = "fixed" it would not be so.'
+    if found.dropout and found.mode == "dropout-tolerant":
+        return f'protocol.mode: {found.text} With mode = "all-or-nothing" drop-outs open no smaller sums.'
+    return f"shards: {found.text} Use fewer shards."
 
 
 def away(rows: Rows, plan: Plan) -> Away:

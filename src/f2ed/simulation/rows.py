@@ -74,7 +74,7 @@ class Sharded:
         """The protocol's mode for the smallest shard."""
         if not self._experiment.secure:
             return "clear"
-        return self._experiment.leak_mode
+        return self._experiment.shard_mode
 
     def plan(self, round_: int) -> Plan:
         """Deal for the round's epoch; it depends on the run's seed, not on the clients' keys, which are always new."""

@@ -90,7 +90,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.schedule.fewest(self.clients, self.rows)
 
     @property
-    def leak_mode(self) -> LeakMode:
+    def shard_mode(self) -> LeakMode:
         """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
         return self.protocol.mode_for(self.crowd)
 
@@ -145,7 +145,7 @@ def _with_k(given: dict[str, Any]) -> Experiment:
             shards=outline.rows,
             rounds=outline.rounds,
             dropout=outline.dropout,
-            mode=outline.leak_mode,
+            mode=outline.shard_mode,
         )
     except ConfigError as error:
         raise ConfigError(f"schedule.k: {error}") from None
