@@ -63,6 +63,17 @@ def test_a_setting_changed_from_outside_holds_in_every_part():
     assert {cell.experiment.rounds for cell in expand(file)} == {1}
 
 
+def test_the_quick_version_has_its_settings_and_no_parts():
+    file = parse(changed(rounds="2") + PARTS + "\n[quick]\nrounds = 1\n", "a.toml")
+    assert [(cell.part, cell.experiment.rounds) for cell in expand(file.quickly())] == [("", 1)]
+    with pytest.raises(ConfigError, match=r"a\.toml has no quick version; state one under \[quick\]"):
+        parse(SMALL, "a.toml").quickly()
+    with pytest.raises(ConfigError, match=r"quick: found 3; wanted a table"):
+        parse(f"quick = 3\n{SMALL}", "a.toml")
+    with pytest.raises(ConfigError, match=r"quick\.rouns: .* did you mean rounds"):
+        parse(f"{SMALL}\n[quick]\nrouns = 3", "a.toml")
+
+
 def test_a_base_lends_settings_and_names(tmp_path):
     (tmp_path / "base.toml").write_text(changed(rounds="2") + '\n[define.estimator]\nours = { kind = "median" }\n')
     file = tmp_path / "a.toml"
@@ -93,6 +104,12 @@ def test_a_base_lends_settings_and_names(tmp_path):
 def test_what_is_wrong_with_parts_names_and_bases_is_said(text, complaint):
     with pytest.raises(ConfigError, match=complaint):
         expand(parse(f"{text}\n{SMALL}" if text.startswith(("define", "base")) else f"{SMALL}\n{text}", "a.toml"))
+
+
+def test_a_base_stands_on_no_other(tmp_path):
+    (tmp_path / "a.toml").write_text('base = "a.toml"\n')
+    with pytest.raises(ConfigError, match=r"a\.toml: base: a base stands on no other"):
+        read(tmp_path / "a.toml")
 
 
 def test_a_base_has_no_parts_of_its_own(tmp_path):

@@ -37,7 +37,6 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     """Names, and the settings that each changes; what an earlier part has run, a later one leaves out."""
     define: dict[str, dict[str, Any]] = {}
     """By setting, names and what they stand for."""
-
     quick: dict[str, Any] = {}
     """Settings of a version for a few minutes without a GPU."""
 
@@ -74,16 +73,20 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(path: Path) -> File:
     """Read an experiment file; raise `ConfigError` with the path in the file if it holds an unknown key."""
+    return _read(path)
+
+
+def _read(path: Path, *, based: bool = True) -> File:
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as missing:
         reason = missing.strerror if isinstance(missing, OSError) else "it is no text in UTF-8"
         raise ConfigError(f"{path} cannot be read: {reason}") from None
-    return parse(content, str(path))
+    return parse(content, str(path), based=based)
 
 
-def parse(content: str, path: str) -> File:
-    """Read the text of an experiment file."""
+def parse(content: str, path: str, *, based: bool = True) -> File:
+    """Read the text of an experiment file; one that is itself a base may not have another."""
     try:
         found = tomllib.loads(content)
     except tomllib.TOMLDecodeError as wrong:
@@ -111,7 +114,11 @@ def parse(content: str, path: str) -> File:
         define=define,
         quick=dict(quick),
     )
-    return _based(file, read(Path(path).parent / found["base"])) if "base" in found else file
+    if "base" not in found:
+        return file
+    if not based:
+        raise ConfigError(f"{path}: base: a base stands on no other; state its settings here")
+    return _based(file, _read(Path(path).parent / found["base"], based=False))
 
 
 def _based(file: File, base: File) -> File:
