@@ -166,7 +166,14 @@ def test_a_terminal_sees_a_live_table(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("estimators", "filter-l2"), ("attacks", "tma"), ("datasets", "mnist"), ("models", "cnn"), ("partitions", "iid")],
+    [
+        ("estimators", "filter-l2"),
+        ("attacks", "tma"),
+        ("datasets", "mnist"),
+        ("models", "cnn"),
+        ("partitions", "iid"),
+        ("schedules", "batches"),
+    ],
 )
 def test_list_shows_one_line_each(f2ed, kind, name):
     _, out, _ = f2ed("list", kind, "--json")
@@ -185,6 +192,7 @@ def test_list_without_a_kind_shows_everything(f2ed):
         "datasets",
         "models",
         "partitions",
+        "schedules",
     }
 
 

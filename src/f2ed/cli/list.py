@@ -13,10 +13,11 @@ from rich.table import Table
 
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
+from f2ed.sharding import Schedule
 
 __all__ = ["show"]
 
-Kind = Literal["estimators", "attacks", "datasets", "models", "partitions"]
+Kind = Literal["estimators", "attacks", "datasets", "models", "partitions", "schedules"]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ def show(
     *,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
 ) -> None:
-    """List the estimators, attacks, data sets, models and partitions that an experiment file can name.
+    """List the estimators, attacks, data sets, models, partitions and schedules that an experiment file can name.
 
     Example: f2ed list attacks
     """
@@ -78,6 +79,7 @@ _REGISTRIES: dict[Kind, Callable[[], Any]] = {
     "datasets": _learning("AnyDataset"),
     "models": _learning("AnyModel"),
     "partitions": _learning("AnyPartition"),
+    "schedules": lambda: Schedule,
 }
 
 
