@@ -90,6 +90,10 @@ def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
     f2ed("reproduce", "fig2", "--part", "calm", "--out", "results")
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "Of 2 conclusions that a full run was there to check" in out
+    assert "the paper" not in out
+    assert "in the full run it" in Path("runs/fig2_shards-quick/table.md").read_text()
+    status, _ = f2ed("reproduce", "fig2", "--quick", "--part", "calm")
+    assert "--quick is a version of its own and has no parts" in status
 
 
 def test_figure_3_is_a_picture_and_a_test(f2ed):
@@ -99,6 +103,24 @@ def test_figure_3_is_a_picture_and_a_test(f2ed):
     folder = Path("runs/fig3-quick")
     assert (folder / "distribution.svg").read_text().startswith("<?xml")
     assert json.loads((folder / "distribution.json").read_text())["by_labels"]["p"] <= 1
+    _, again = f2ed("reproduce", "fig3", "--from", folder)
+    assert "clients by their labels" in again
+    Path("empty").mkdir()
+    status, _ = f2ed("reproduce", "fig3", "--from", "empty")
+    assert "no distribution.json is in empty; f2ed reproduce fig3 makes it" in status
+
+
+def test_all_figures_go_on_where_one_was_not_run(f2ed, monkeypatch):
+    f2ed("reproduce", "fig2", "--only", "Mean")
+    f2ed("reproduce", "fig3", "--quick")
+    other = Path("other.toml")
+    other.write_text(FILE.replace("rounds = 2", "rounds = 3"))
+    mine = Path("fig2_shards.toml").absolute()
+    monkeypatch.setattr("f2ed.cli.reproduce.experiment_file", lambda name: mine if name == "fig2" else other.absolute())
+    _, out = f2ed("reproduce", "all", "--from", "runs")
+    assert "no finished run of" in out
+    assert "2 of 4 runs are there" in out
+    assert "clients by their labels" in out
 
 
 def test_figure_6_has_a_curve_for_each_number_of_shards(f2ed):

@@ -15,7 +15,7 @@ from f2ed.cli.run import carry_out
 from f2ed.errors import ConfigError, MissingExtra
 from f2ed.experiments import Cell, File, expand, read
 from f2ed.experiments.comparison import Table, agreement, costs
-from f2ed.experiments.distribution import distribution
+from f2ed.experiments.distribution import Distribution, distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
 from f2ed.experiments.paper import FIGURES, experiment_file, source
@@ -63,34 +63,44 @@ def reproduce(
     Example: f2ed reproduce fig2 --from results/fig2_shards
     """
     console = Console(highlight=False)
+    if quick and part:
+        raise ConfigError("--quick is a version of its own and has no parts; leave --part out, or choose by --only")
     for name in [*FIGURES, "fig3"] if figure == "all" else [figure]:
         console.rule(name)
         if name == "fig3":
-            _distribution(out, console, quick=quick, device=device, data=data)
+            found = _recorded(from_) if from_ else _measured(out, quick=quick, device=device, data=data)
+            _distribution(found, out / ("fig3-quick" if quick else "fig3"), console)
             continue
         path = experiment_file(name)
         file = read(path).quickly() if quick else read(path)
         folder = out / (f"{path.stem}-quick" if quick else path.stem)
         if not from_:
-            chosen = file if quick else file.only_parts(part)
-            carry_out(chosen, folder, console, device=device, only=only, jobs=jobs, data=data)
+            carry_out(file.only_parts(part), folder, console, device=device, only=only, jobs=jobs, data=data)
         logs = _logs(from_ or (folder,))
-        _conclude(name, file, logs, folder, console)
-        if quick:
-            _agree(name, file, logs, full, console)
+        _conclude(name, file, logs, folder, console, full=full if quick else None, alone=figure != "all")
 
 
 def _logs(folders: Sequence[Path]) -> list[RunLog]:
     return [read_records(path) for path in find(folders).values()]
 
 
-def _conclude(name: str, file: File, logs: Sequence[RunLog], folder: Path, console: Console) -> None:
+def _conclude(
+    name: str, file: File, logs: Sequence[RunLog], folder: Path, console: Console, *, full: Path | None, alone: bool
+) -> None:
+    """Say what came of the runs; a quick version is set beside full runs, and a full one beside the paper."""
     cells = expand(file)
     found = matched(cells, logs)
     if not found:
-        raise ConfigError(f"no finished run of {file.path} is among the {len(logs)} records; run some of it first")
+        missing = f"no finished run of {file.path} is among the {len(logs)} records; run some of it first"
+        if alone:
+            raise ConfigError(missing)
+        console.print(missing, soft_wrap=True)
+        return
     ends = panels(cells, found)
-    made, said = tables(name, cells, found), standing(name, cells, found)
+    made, said = tables(name, cells, found, beside=full is None), standing(name, cells, found)
+    if full is not None and name != "worst-case":
+        table, sentence = _agreement(name, ends, full)
+        made, said = [*made, table], [*said, sentence]
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "table.md"
     page.write_text(_page(file, made, said, ends), encoding="utf-8")
@@ -104,8 +114,8 @@ def _conclude(name: str, file: File, logs: Sequence[RunLog], folder: Path, conso
     try:
         for picture in write_figures(_relabelled(name, cells, found), folder / "figures", "svg"):
             console.print(f"Figure: {picture}", soft_wrap=True)
-    except MissingExtra as missing:
-        console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)
+    except MissingExtra as missing_extra:
+        console.print(f"No figure was drawn: {missing_extra}", soft_wrap=True, markup=False)
 
 
 def _page(file: File, made: Sequence[Table], said: Sequence[str], ends: Sequence[Panel]) -> str:
@@ -136,31 +146,40 @@ def _by_shards(cell: Cell, header: RunHeader) -> RunHeader:
     return msgspec.structs.replace(header, arm=arm, settings=settings)
 
 
-def _agree(name: str, file: File, logs: Sequence[RunLog], full: Path, console: Console) -> None:
+def _agreement(name: str, quick: Sequence[Panel], full: Path) -> tuple[Table, str]:
     """Check the quick version's conclusions with the full runs there are."""
-    cells, whole = expand(file), expand(read(experiment_file(name)))
-    there = full / experiment_file(name).stem
+    path = experiment_file(name)
+    whole, there = expand(read(path)), full / path.stem
     others = _logs([there]) if there.is_dir() else []
-    table, sentence = agreement(panels(cells, matched(cells, logs)), panels(whole, matched(whole, others)))
-    if name != "worst-case":
-        _print(table, console)
-        console.print(sentence, soft_wrap=True)
+    return agreement(quick, panels(whole, matched(whole, others)))
 
 
-def _distribution(out: Path, console: Console, *, quick: bool, device: str, data: Path | None) -> None:
+def _measured(out: Path, *, quick: bool, device: str, data: Path | None) -> Distribution:
     found = distribution(Mnist()(data), quick=quick, device="cpu" if device == "auto" else device)
     folder = out / ("fig3-quick" if quick else "fig3")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "distribution.json").write_bytes(msgspec.json.encode(found))
+    return found
+
+
+def _recorded(folders: Sequence[Path]) -> Distribution:
+    for folder in folders:
+        for path in sorted(folder.rglob("distribution.json")):
+            return msgspec.json.decode(path.read_bytes(), type=Distribution)
+    raise ConfigError(f"no distribution.json is in {', '.join(map(str, folders))}; f2ed reproduce fig3 makes it")
+
+
+def _distribution(found: Distribution, folder: Path, console: Console) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sentences = list(found.sentences())
     text = "".join(f"- {sentence}\n" for sentence in sentences)
     (folder / "table.md").write_text(f"# Figure 3\n\n{found.table().markdown()}\n{text}", encoding="utf-8")
-    (folder / "distribution.json").write_bytes(msgspec.json.encode(found))
     _print(found.table(), console)
     for sentence in sentences:
         console.print(f"- {sentence}", soft_wrap=True)
     try:
-        panels_ = {"Five clients of one shard": found.clients, "The five shard means": found.shards}
-        draw_quantiles(panels_, folder / "distribution.svg")
+        sides = {"Five clients of one shard": found.clients, "The five shard means": found.shards}
+        draw_quantiles(sides, folder / "distribution.svg")
         console.print(f"Figure: {folder / 'distribution.svg'}", soft_wrap=True)
     except MissingExtra as missing:
         console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)

@@ -11,16 +11,16 @@ from f2ed.records import RunLog
 __all__ = ["shown", "standing", "tables"]
 
 
-def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Table]:
-    """Return the figure's tables; first, where the paper states numbers, ours beside them."""
+def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, beside: bool = True) -> list[Table]:
+    """Return the figure's tables; first, where the paper states numbers and that is asked for, ours beside them."""
     if figure == "worst-case":
         return [worst_case(cells, found)]
     ends = shown(cells, found)
     if figure == "fig6":
         return [by_shards(ends)]
-    beside = beside_the_paper(figure, panels(cells, found))
     every = [every_arm(ends, data) for data in dict.fromkeys(panel.data for panel in ends)]
-    return [beside, *every] if beside.rows else every
+    stated = beside_the_paper(figure, panels(cells, found))
+    return [stated, *every] if beside and stated.rows else every
 
 
 def standing(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[str]:
