@@ -18,11 +18,14 @@ def has_convolutions(model: nn.Module) -> bool:
 
 
 def draws_lots(local: Local, start: Tensor, data: ClientData) -> bool:
-    """Say whether the model draws random numbers while it trains: the same images give other scores."""
+    """Say whether the model draws random numbers while it trains: torch's generator moves, or scores do."""
     images = data.pool[data.rows[torch.arange(2, device=data.rows.device) % len(data)]]
     local.load(start)
     with torch.no_grad(), torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
-        return not torch.equal(local.model(images), local.model(images))
+        before = _generator(start)
+        scores = local.model(images)
+        # A little dropout may leave the few scores as they are; the generator has moved all the same.
+        return not (torch.equal(before, _generator(start)) and torch.equal(scores, local.model(images)))
 
 
 def disagreement(gradients: Gradients, local: Local, start: Tensor, data: ClientData) -> str | None:
@@ -46,3 +49,8 @@ def disagreement(gradients: Gradients, local: Local, start: Tensor, data: Client
         if not torch.allclose(found[row], wanted, rtol=_RELATIVE, atol=_ABSOLUTE):
             return f"its gradients differ by up to {float((found[row] - wanted).abs().max()):.2g}"
     return None
+
+
+def _generator(like: Tensor) -> Tensor:
+    """Return the state of the generator that draws for this tensor's device."""
+    return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()
