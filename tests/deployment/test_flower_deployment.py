@@ -75,21 +75,26 @@ def family(process):
     return [process.pid, *offspring([process.pid])]
 
 
-def written(deployment, run, search):
-    """Search what the SuperLink keeps, the logs, and all messages as the server and each node saw them."""
+def sent(run, search):
+    """Search all messages as the server and each node saw them, request and reply, serialised."""
+    found = {client: search.in_file(run.desk.path(f"wire/node_{client}")) for client in range(NODES)}
+    return found | {"server": search.in_file(run.desk.path("wire/server"))}
+
+
+def on_disk(deployment, search):
+    """Search what the SuperLink keeps, and all logs."""
     files = [*deployment.folder.glob("superlink.db*"), *deployment.folder.glob("*.log")]
-    found = {"server": set().union(*map(search.in_file, files), search.in_file(run.desk.path("wire/server")))}
-    for client in range(NODES):
-        found[client] = search.in_file(run.desk.path(f"wire/node_{client}"))
-    return found
+    assert len(files) > NODES
+    return set().union(*map(search.in_file, files))
 
 
 def test_the_search_finds_plain_updates_where_nothing_protects_them(deployment, first):
     for client in range(1, NODES):
         first.until_heard(client, "plain")
     search = Search(range(NODES), rounds=[0])
-    for found in (everywhere(deployment, search), written(deployment, first, search)):
+    for found in (everywhere(deployment, search), sent(first, search)):
         assert {each.client for each in found["server"]} >= set(range(1, NODES))
+    assert all(sent(first, search).values())
     first.desk.put("release/0.plain")
 
 
@@ -108,7 +113,8 @@ def test_no_plain_update_is_in_any_process_but_its_own(deployment, first, shards
     audit = first.result()
     inside = everywhere(deployment, search)
     assert all(each.client == who for who, found in inside.items() for each in found)
-    assert not any(written(deployment, first, search).values())
+    assert not any(sent(first, search).values())
+    assert not on_disk(deployment, search)
     assert audit["secret"]
     assert audit["hidden_among"] == 4
     assert first.equals_the_survivors(shards)
@@ -232,4 +238,5 @@ def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(dep
     assert tolerant.equals_the_survivors([one, other])
     search = Search(range(NODES), rounds=[1, 2, 3])
     assert all(each.client == who for who, found in everywhere(deployment, search).items() for each in found)
-    assert not any(written(deployment, tolerant, search).values())
+    assert not any(sent(tolerant, search).values())
+    assert not on_disk(deployment, search)

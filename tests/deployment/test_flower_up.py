@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 APP = Path(__file__).parent / "app"
 
 
@@ -13,6 +15,15 @@ def running(folder):
     return [line for line in listed.stdout.splitlines() if str(folder) in line and "f2ed.cli" not in line]
 
 
+@pytest.fixture
+def interruptible():
+    """Let what is started hear Ctrl-C: whoever starts these tests in the background has it turned off for all."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_whatever_was_started_ends_when_it_is_interrupted(tmp_path):
     folder = tmp_path / "kept"
     command = [sys.executable, "-u", "-m", "f2ed.cli", "up", str(APP), "--nodes", "3", "--shards", "1"]
