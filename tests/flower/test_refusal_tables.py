@@ -1,10 +1,13 @@
 """The page's tables of refusals: all that a client says, and nothing that nobody says."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+from f2ed.flower import F2ed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy_flower.md").read_text()
@@ -63,3 +66,9 @@ def test_nothing_is_quoted_that_nobody_says(fragment):
     files = [*(CODE / "flower").glob("*.py"), *(CODE / "secagg").glob("*.py"), CODE / "encoding.py"]
     words = fragment.removeprefix("takes no part: ")
     assert any(matches(words, text) for path in files for text in strings(path))
+
+
+def test_every_setting_of_the_server_is_explained():
+    section = PAGE[PAGE.index("## Settings of the server") : PAGE.index("## Operations")]
+    settings = set(inspect.signature(F2ed.__init__).parameters) - {"self"}
+    assert {name for name in settings if f"`{name}`" not in section} == set()
