@@ -183,6 +183,9 @@ def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(a
     one, other = shards
     again.ask(**{f"c{other[1]}_AskUpload": "die"})
     audit = again.result()
+    # The shard that opened before has its keys: its round is one exchange.
+    assert [again.desk.read(f"sent/{client}.AskUpload") is not None for client in one] == [True] * 4
+    assert [again.desk.read(f"sent/{client}.AskKey") for client in one] == [None] * 4
     assert dropped(audit) == [other[1]]
     assert audit["opened"] == [0]
     assert again.equals_the_survivors([one])
