@@ -60,6 +60,11 @@ def test_it_says_from_which_noise_on_attackers_are_not_seen(capsys):
     assert "hides attackers" not in shown("plan --clients 100 --malicious 0 --shards 25 --noise 1", capsys)
 
 
+def test_no_more_malicious_sit_in_a_shard_than_it_has_room_for(capsys):
+    text = shown("plan --clients 100 --malicious 10 --shards 25 --noise 1", capsys)
+    assert f"if 3 malicious sit beside it and help {epsilon(4 / 2, 1e-5):.3g}" in text
+
+
 def test_json_holds_both_prices(capsys):
     found = json.loads(shown(f"{PLAN} --rounds 10 --noise 0.5 --epsilon 4 --json", capsys))["noise"]
     assert found["asked"]["multiplier"] == 0.5

@@ -23,6 +23,7 @@ class Offer(NamedTuple):
     asked: Price | None
     needed: Price | None
     epsilon: float | None
+    malicious: int
 
 
 def offer(
@@ -48,11 +49,11 @@ def offer(
             shards=choice.shards,
             rounds=rounds,
             protocol=protocol,
-            helpers=choice.malicious,
+            helpers=min(choice.malicious, choice.hidden_among - 1),
         )
 
     needed = None if epsilon is None else at(multiplier_for(epsilon, delta=delta, openings=rounds))
-    return Offer(None if noise is None else at(noise), needed, epsilon)
+    return Offer(None if noise is None else at(noise), needed, epsilon, choice.malicious)
 
 
 def show_offer(found: Offer, console: Console) -> None:
@@ -60,14 +61,14 @@ def show_offer(found: Offer, console: Console) -> None:
     if found.asked is not None:
         console.print(_table(found.asked))
         console.print(_verdict(found.asked), style="bold")
-        _explain(found.asked, console)
+        _explain(found.asked, found.malicious, console)
     if found.needed is not None:
         needed = found.needed
         wanted = f"For epsilon {found.epsilon:g} after {_rounds(needed.rounds)}: --noise {needed.multiplier:.3g}."
         length = f"noise of {needed.overall_norm:.3g} times the clip of an update"
         console.print(f"{wanted} The mean of all shards then has {length}.", style="bold")
         if found.asked is None:
-            _explain(needed, console)
+            _explain(needed, found.malicious, console)
 
 
 def _table(cost: Price) -> Table:
@@ -102,7 +103,7 @@ def _verdict(cost: Price) -> str:
     return f"Epsilon {cost.epsilon:.3g} at delta {cost.delta:g} after {_rounds(cost.rounds)} is {worth}."
 
 
-def _explain(cost: Price, console: Console) -> None:
+def _explain(cost: Price, malicious: int, console: Console) -> None:
     least, shards, spare = cost.carriers, cost.shards, (cost.members / cost.carriers) ** 0.5
     drop_outs = f", times {spare:.2g} because drop-outs are allowed for" if cost.members > least else ""
     scope = (
@@ -118,17 +119,17 @@ def _explain(cost: Price, console: Console) -> None:
         f"times what a trusted server would add (√{shards} = {shards**0.5:.2g}{drop_outs}): the price for trusting "
         "nobody. Fewer shards and more clients make it smaller."
     )
-    for line in (scope, sharing, roots, *_blinds(cost)):
+    for line in (scope, sharing, roots, *_blinds(cost, malicious)):
         console.print(Padding(line, (0, 0, 0, 2)))
 
 
-def _blinds(cost: Price) -> list[str]:
+def _blinds(cost: Price, malicious: int) -> list[str]:
     """Say from which noise on the largest eigenvalue of shard means is the noise's, and no longer the attackers'.
 
     Rows of noise of length L have it at L²/p; a share e of them shifted by t add e(1 - e)t². Within the clip, t is
     at most 2/s clips.
     """
-    share = min(0.5, cost.helpers / cost.shards)
+    share = min(0.5, malicious / cost.shards)
     limit = 2 * (share * (1 - share) * cost.shards / cost.coordinates) ** 0.5
     if not share:
         return []
