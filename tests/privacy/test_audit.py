@@ -105,16 +105,23 @@ def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings)
     assert "![a shard of four](a.png)" in page
 
 
-def test_the_verdict_says_when_the_binding_fails():
-    broken = Finding(
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Interval(80.0, 79.0, 80.0, 5), "the binding of masks has failed"),
+        (Interval(11.7, 11.7, 11.7, 1), "opens noise: masks are bound to them"),
+    ],
+)
+def test_the_verdict_says_whether_the_binding_holds(found, said):
+    lie = Finding(
         attack="inconsistency",
         metric="PSNR of the victim, dB",
         shard=4,
         setting="masks bound to the model",
-        found=Interval(80.0, 79.0, 80.0, 5),
-        guess=11.0,
+        found=found,
+        guess=10.0,
     )
-    assert "the binding of masks has failed" in verdict([broken])[0]
+    assert said in verdict([lie])[0]
 
 
 def test_a_finding_becomes_one_flat_line_of_a_run(findings):

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from f2ed.privacy.findings import Course, Finding, Interval
+from f2ed.privacy.images import RECOGNISED
 from f2ed.sharding.leak import Leak
 
 __all__ = ["as_record", "markdown", "verdict"]
@@ -56,18 +57,14 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
             f"{reached['every-round']:.2f} if shards are dealt anew every round, "
             f"{reached['fixed']:.2f} if they are fixed.{meter}"
         )
-    lies = {finding.setting: finding for finding in findings if finding.attack == "inconsistency"}
-    bound = lies.get("masks bound to the model")
-    if bound is not None and bound.guess is not None:
-        gained = bound.found.low > bound.guess
-        said.append(
-            "A server that sends different models to a shard "
-            + (
-                "learns something: the binding of masks has failed."
-                if gained
-                else "opens noise: masks are bound to them."
-            )
+    bound = [finding for finding in findings if finding.setting == "masks bound to the model"]
+    if bound:
+        # Noise may by chance be nearer to one image than the average image is; recognised it is not.
+        gained = any(finding.found.low > RECOGNISED for finding in bound)
+        found = (
+            "learns something: the binding of masks has failed." if gained else "opens noise: masks are bound to them."
         )
+        said.append(f"A server that sends different models to a shard {found}")
     return said
 
 
