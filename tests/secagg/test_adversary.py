@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from shard_driver import MODEL, Shard, make_terms, secret
 
-from f2ed.errors import ConfigError, Refusal
+from f2ed.errors import ConfigError, PeerError, Refusal
 from f2ed.secagg import Member, keys, round_client, secure_sum, signing_key
 from f2ed.secagg.client import step as take_step
 from f2ed.secagg.context import bind, bind_epoch
@@ -364,6 +364,17 @@ def test_a_client_refuses_terms_that_could_single_it_out(changes, policy, why):
     terms = replace(make_terms(range(1, 7)), **changes)
     shard.respond(VICTIM, write(Invite(terms)))
     assert why in shard.refusals[VICTIM]
+
+
+@pytest.mark.parametrize(
+    "request_of", [AskKey, lambda terms: AskUpload(terms, ()), Invite], ids=["key", "upload", "invite"]
+)
+def test_a_client_agrees_to_no_step_of_a_round_in_another_job(request_of):
+    shard = Shard(5, "dropout-tolerant" if request_of is Invite else "all-or-nothing")
+    answer = shard.respond(VICTIM, write(request_of(replace(shard.terms, job="another"))))
+    with pytest.raises(PeerError, match="an invitation to job 'another'"):
+        read_reply(SignedKey, answer)
+    assert load(shard.states[VICTIM], "test").key is None
 
 
 def test_a_server_that_told_others_of_less_noise_opens_nothing():
