@@ -187,6 +187,20 @@ def privacy(runs: Runs) -> Iterator[Remark]:
         which = "every run" if len(clear) == len(runs) else f"{len(clear)} of {plural(len(runs), 'run')}"
         yield Remark("note", "Privacy", f"{which} added the same integers in the clear (secure = false), to save time.")
     yield from _over_rounds(runs)
+    yield from _noise(runs)
+
+
+def _noise(runs: Runs) -> Iterator[Remark]:
+    """Say what differential privacy the client that has lost most has; above 10 it is no promise to speak of."""
+    noisy = [(told, run) for run in runs if run.rounds and (told := run.rounds[-1].largest_epsilon) is not None]
+    if not noisy:
+        return
+    worst, run = max(noisy, key=lambda pair: pair[0])
+    settings = run.header.settings.get("privacy")
+    delta = f" at delta {settings['delta']:g}" if isinstance(settings, dict) and "delta" in settings else ""
+    worth = "" if worst <= 10 else ", which promises next to nothing"
+    text = f"epsilon is at most {worst:.3g}{delta}{_which([one for _, one in noisy], runs)}{worth}."
+    yield Remark("held" if worst <= 10 else "note", "Differential privacy", text)
 
 
 def _over_rounds(runs: Runs) -> Iterator[Remark]:

@@ -7,6 +7,7 @@ from report_runs import header, record
 
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
+from f2ed.remarks import privacy as remarks_on_privacy
 from f2ed.report.arms import arms
 from f2ed.report.colours import DASHES, look
 from f2ed.report.crowd import privacy
@@ -96,3 +97,17 @@ def test_the_look_of_an_unknown_estimator_depends_on_its_name_alone():
 
 def test_the_papers_two_bulyans_can_be_told_apart():
     assert look("bulyan + krum") != look("bulyan + trimmed-mean")
+
+
+def test_the_verdict_tells_epsilon_and_whether_it_is_a_promise():
+    noise = {"multiplier": 2.0, "delta": 1e-5}
+    for told, wanted in ((3.25, "held"), ((12.5, 40.0), "note")):
+        head = header(privacy=noise)
+        (remark,) = [
+            each
+            for each in remarks_on_privacy([run(), Run("noisy", head, (record(head, 0, epsilon=told),))])
+            if each.about == "Differential privacy"
+        ]
+        assert remark.level == wanted
+        assert remark.text.startswith(f"epsilon is at most {told if wanted == 'held' else 40} at delta 1e-05")
+    assert all(each.about != "Differential privacy" for each in remarks_on_privacy([run()]))

@@ -25,6 +25,7 @@ _SCALARS = (
     "step",
     "clipped",
     "clipped_honest",
+    "largest_epsilon",
 )
 _METER = ("rank", "exposed")
 _MORE = ("shortened", "bytes_up", "bytes_down", "hidden_among")
