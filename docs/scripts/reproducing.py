@@ -5,12 +5,15 @@
 A test compares the committed pages with what this makes of the committed records.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
 
+from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
 from f2ed.experiments.comparison import OURS, Table, beside_the_paper, costs, number
 from f2ed.experiments.distribution import Distribution
@@ -20,6 +23,7 @@ from f2ed.experiments.paper import FIGURES, source, stated
 from f2ed.records import RunLog, read_folder
 
 ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "figures" / "reproduced"
 BEGIN, END = "<!-- the worst case: begin -->", "<!-- the worst case: end -->"
 
 HEAD = """# Reproducing the paper
@@ -142,6 +146,8 @@ def _figure(each: Reproduced) -> str:
         return "\n".join([*lines, f"None of its {len(each.cells)} runs was made.\n"])
     made = tables(each.name, each.cells, each.found)
     lines += [f"### {table.title}: {each.name}\n\n{table.markdown()}" for table in made]
+    drawn = sorted(PICTURES.glob(f"{each.name}-*.svg"))
+    lines += [f"![{each.file.title}: {path.stem}](figures/reproduced/{path.name})\n" for path in drawn]
     lines.append(f"{len(each.found)} of the file's {len(each.cells)} runs were made: {costs(each.ends)}.\n")
     return "\n".join(lines)
 
@@ -168,9 +174,22 @@ def front(results: Path, text: str) -> str:
     return f"{before}{BEGIN}\n{body}{END}{after}"
 
 
+def draw_all(results: Path) -> None:
+    """Draw what was run of each figure, but for the worst case, which is a table."""
+    for old in PICTURES.glob("*.svg"):
+        old.unlink()
+    for each in (reproduced(name, results) for name in FIGURES if name != "worst-case"):
+        if each.found:
+            with TemporaryDirectory() as folder:
+                for path in draw(each.name, each.cells, each.found, Path(folder)):
+                    PICTURES.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(path, PICTURES / f"{each.name}-{path.name}")
+
+
 def main() -> None:
-    """Write both."""
+    """Write both, and the pictures."""
     docs, results = ROOT / "docs", ROOT / "results"
+    draw_all(results)
     (docs / "reproducing.md").write_text(page(results), encoding="utf-8")
     index = docs / "index.md"
     index.write_text(front(results, index.read_text(encoding="utf-8")), encoding="utf-8")

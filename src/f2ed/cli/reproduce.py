@@ -1,7 +1,7 @@
 """`f2ed reproduce`: a figure of the paper, from its runs to a picture and a table beside the paper's numbers."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,20 +11,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
+from f2ed.cli.pictures import draw
 from f2ed.cli.run import carry_out
 from f2ed.errors import ConfigError, MissingExtra
-from f2ed.experiments import Cell, File, expand, read
+from f2ed.experiments import File, expand, read
 from f2ed.experiments.comparison import Table, agreement, costs
 from f2ed.experiments.distribution import Distribution, distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
 from f2ed.experiments.paper import FIGURES, experiment_file, source
 from f2ed.learning.datasets import Mnist
-from f2ed.records import RunHeader, RunLog
+from f2ed.records import RunLog
 from f2ed.records import read as read_records
-from f2ed.report.figures import write_figures
 from f2ed.report.quantiles import draw_quantiles
-from f2ed.report.reading import Run, find
+from f2ed.report.reading import find
 
 __all__ = ["reproduce"]
 
@@ -112,7 +112,7 @@ def _conclude(
     console.print(f"{len(found)} of {len(cells)} runs are there; {costs(ends)}.", soft_wrap=True)
     console.print(f"Table: {page}", soft_wrap=True)
     try:
-        for picture in write_figures(_relabelled(name, cells, found), folder / "figures", "svg"):
+        for picture in draw(name, cells, found, folder / "figures"):
             console.print(f"Figure: {picture}", soft_wrap=True)
     except MissingExtra as missing_extra:
         console.print(f"No figure was drawn: {missing_extra}", soft_wrap=True, markup=False)
@@ -124,26 +124,6 @@ def _page(file: File, made: Sequence[Table], said: Sequence[str], ends: Sequence
     parts += ["".join(f"- {sentence}\n" for sentence in said)] if said else []
     parts.append(f"{costs(ends)}. The paper's numbers: {source()}.\n")
     return "\n".join(parts)
-
-
-def _relabelled(name: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Run]:
-    """Return the runs with the file's own labels, whatever they were called when they were run."""
-    return [
-        Run(cell.slug, _by_shards(cell, log.header) if name == "fig6" else _named(cell, log.header), log.rounds)
-        for cell in cells
-        if (log := found.get(cell.slug)) is not None
-    ]
-
-
-def _named(cell: Cell, header: RunHeader) -> RunHeader:
-    return msgspec.structs.replace(header, arm=cell.arm)
-
-
-def _by_shards(cell: Cell, header: RunHeader) -> RunHeader:
-    """Make the number of shards tell the curves of one panel apart, and not the figures."""
-    arm = cell.arm | {"estimator": f"{cell.arm['estimator']}, {cell.arm['shards']} shards"}
-    settings = {key: value for key, value in header.settings.items() if key not in {"shards", "secure"}}
-    return msgspec.structs.replace(header, arm=arm, settings=settings)
 
 
 def _agreement(name: str, quick: Sequence[Panel], full: Path) -> tuple[Table, str]:

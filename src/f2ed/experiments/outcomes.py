@@ -71,13 +71,13 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
-    """Return the finished log of each cell that has one, by the cell's slug."""
+    """Return the finished log of each cell that has one, by the cell's slug; the first, where there are several."""
     found: dict[str, RunLog] = {}
     for log in logs:
         if not log.finished:
             continue
         try:
-            found[_key(experiment(log.header.settings))] = log
+            found.setdefault(_key(experiment(log.header.settings)), log)
         except ConfigError:  # settings of another version, which no cell of this one has
             continue
     return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}
