@@ -51,7 +51,7 @@ class Federation:
     def ask(self, *, deadline=600.0, **orders):
         """Begin a round; `orders` are such as c3_Peers="die"."""
         for stale in [*self._folder.glob("sent/*"), *self._folder.glob("held/*"), *self._folder.glob("release/*")]:
-            stale.unlink()
+            stale.unlink(missing_ok=True)
         for place, what in orders.items():
             self.desk.put(f"orders/{place.removeprefix('c').replace('_', '.')}", what)
         self.round += 1
