@@ -1,5 +1,7 @@
 """`f2ed up`: what it refuses before it starts anything. That it works is shown in tests/deployment."""
 
+import os
+import signal
 import warnings
 from pathlib import Path
 
@@ -11,7 +13,7 @@ with warnings.catch_warnings():
     import flwr.clientapp  # noqa: F401  its dependencies' deprecations are not ours
 
 from f2ed import ConfigError
-from f2ed.cli.up import up
+from f2ed.cli.up import _terminated_like_interrupted, up
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04_flower"
 
@@ -64,3 +66,19 @@ def test_an_app_may_say_how_many_nodes_and_shards_it_wants(tmp_path, monkeypatch
     )
     with pytest.raises(ConfigError, match="it may state nodes and shards"):
         up(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_and_a_closed_terminal_unwind(number):
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(SystemExit) as ended, _terminated_like_interrupted():
+            os.kill(os.getpid(), number)
+        assert ended.value.code == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with _terminated_like_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -132,13 +132,16 @@ def _place(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a request to end unwind like Ctrl-C, so that what was started is ended."""
+    """Let a request to end, or a terminal that closes, unwind like Ctrl-C, so that what was started is ended."""
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        sys.exit(143)
+    def stop(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    # Whoever started this with nohup wants it to outlive the terminal.
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, stop) for each in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
