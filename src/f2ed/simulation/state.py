@@ -50,7 +50,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     averages: bytes | None
     seen: bytes | None
     away: tuple[Away, ...]
-    spent: tuple[float, ...]
+    spent: tuple[float, ...] = ()
 
 
 def pack(state: State, digest: str) -> bytes:
