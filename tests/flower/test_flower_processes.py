@@ -1,0 +1,44 @@
+"""Ports and processes of a deployment on this machine."""
+
+import socket
+import subprocess
+from itertools import islice
+
+import pytest
+
+from f2ed import ConfigError
+from f2ed.flower.local import Deployment
+from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
+
+
+def test_a_port_that_is_taken_is_passed_over_and_none_comes_twice():
+    taken, following = islice(free_ports(), 2)
+    with socket.socket() as other:
+        other.bind((HOST, taken))
+        ports = list(islice(free_ports(), 5))
+    assert taken not in ports
+    assert following in ports
+    assert len(set(ports)) == 5
+
+
+def test_the_children_of_children_are_found_and_ended():
+    grandchild = "sh -c 'echo up; exec sleep 600' & wait"
+    command = ["sh", "-c", f'sh -c "{grandchild}" & wait']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "up\n"
+        found = offspring([process.pid])
+        assert len(found) == 2
+        kill_each([process.pid, *found])
+        assert process.wait(60) != 0
+    kill_each(found)  # Those that have ended are no reason to complain.
+
+
+def test_a_command_that_is_not_installed_is_named():
+    with pytest.raises(ConfigError, match="flower-nonsense is not installed"):
+        tool("flower-nonsense")
+
+
+def test_a_node_is_replaced_only_while_there_are_spare_keys(tmp_path):
+    deployment = Deployment(tmp_path, nodes=3, shards=1, crowd=3)
+    with pytest.raises(ConfigError, match="no spare key is left"):
+        deployment.replace_node(0)
