@@ -779,6 +779,14 @@ def test_the_server_closes_an_all_or_nothing_shard_over_a_bad_key(change, why):
     assert "gave no usable key (client 2)" in outcome.reason
 
 
+def test_the_server_closes_an_all_or_nothing_shard_over_a_key_of_small_order():
+    shard = Shard(4, "all-or-nothing")
+    outcome = shard.run(reply=cheat("key", SignedKey, lambda _: epoch_signed(shard, VICTIM, LOW_ORDER)))
+    assert outcome.total is None
+    assert "small order" in outcome.dropped[VICTIM]
+    assert shard.refusals == {}
+
+
 def test_the_server_closes_an_all_or_nothing_shard_over_a_copied_key():
     shard, seen = Shard(4, "all-or-nothing"), {}
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from f2ed.secagg import masks
 from f2ed.secagg.masks import Mask, add_masks
 from f2ed.secagg.ring import BLOCK, WIDTHS, Ring
 
@@ -34,6 +35,19 @@ def test_threads_give_the_same_words(threads):
     words, wanted = ring.zeros(length), expanded(ONE, ring, length) * np.uint32(4)
     add_masks(words, [ONE] * 4, threads=threads)
     assert np.array_equal(words, wanted)
+
+
+def test_a_thread_that_fails_leaves_no_part_bare_in_silence(monkeypatch):
+    honest = masks._add_from
+
+    def fails(words, start, given):
+        if start:
+            raise MemoryError
+        honest(words, start, given)
+
+    monkeypatch.setattr(masks, "_add_from", fails)
+    with pytest.raises(MemoryError):
+        add_masks(Ring(32).zeros(2 * BLOCK), [ONE] * 4, threads=2)
 
 
 def test_a_mask_and_its_negative_cancel():
