@@ -4,7 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from f2ed.records import read_folder
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "what_the_server_learns.md").read_text(encoding="utf-8")
@@ -60,3 +63,47 @@ def test_every_picture_is_there():
     pictures = re.findall(r"\]\((figures/[^)]+)\)", PAGE)
     assert len(pictures) == 4
     assert all((DOCS / picture).exists() for picture in pictures)
+
+
+KEYS = ("partition", "schedule", "attack")
+SCHEDULES = ("fixed", "every-k-rounds", "batches", "every-round")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return read_folder(DOCS.parent / "results" / "schedules")
+
+
+def costs(runs, partition, attack, measure):
+    """Return the mean over the seeds for each schedule, in the order of the page."""
+    found = {name: [] for name in SCHEDULES}
+    for log in runs:
+        kind, schedule, against = (log.header.arm[key] for key in KEYS)
+        if (kind, against) == (partition, attack):
+            found[schedule].append(measure(log))
+    return [np.mean(values) for values in found.values()]
+
+
+@pytest.mark.parametrize("partition", ["iid", "three labels each"])
+@pytest.mark.parametrize(
+    ("start", "attack"),
+    [("no attack", "none"), ("accuracy attack", "accuracy attack"), ("backdoor", "backdoor")],
+)
+def test_what_the_schedules_cost_in_accuracy(runs, partition, start, attack):
+    shown = [float(cell) for cell in cells(f"{partition}, {start}: accuracy")]
+    assert shown == pytest.approx(costs(runs, partition, attack, lambda log: 100 * log.rounds[-1].accuracy), abs=0.051)
+
+
+@pytest.mark.parametrize("partition", ["iid", "three labels each"])
+def test_how_often_the_backdoor_succeeds_under_each_schedule(runs, partition):
+    shown = [float(cell) for cell in cells(f"{partition}, backdoor: success")]
+    assert shown == pytest.approx(
+        costs(runs, partition, "backdoor", lambda log: 100 * log.rounds[-1].success), abs=0.051
+    )
+
+
+def test_what_the_meter_read_in_these_runs(runs):
+    shown = [float(cell) for cell in cells("clients determined by all rounds")]
+    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].meter.exposed)
+    shown = [float(cell) for cell in cells("smallest group determined")]
+    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].meter.crowd)
