@@ -600,6 +600,13 @@ def test_a_parcel_from_itself_or_a_stranger_is_refused():
         assert_refused(shard, shard.run(request=lie("upload", forge)), f"a parcel from client {dealer}")
 
 
+def test_a_parcel_that_comes_twice_is_refused():
+    """Counted twice, it would make a crowd of fewer members than the terms ask for."""
+    shard = Shard(5)
+    outcome = shard.run(request=lie("upload", lambda d: Delivery((d.parcels[0], *d.parcels[:-1]))))
+    assert_refused(shard, outcome, "a list of parcels that names one twice")
+
+
 @pytest.mark.parametrize("field", ["mask", "seed"])
 def test_a_share_that_its_dealer_did_not_commit_to_is_refused_by_its_recipient(field):
     shard = Shard(5)
@@ -643,6 +650,29 @@ def test_the_server_drops_a_client_whose_destinations_are_not_exactly_the_others
     assert "not addressed to exactly the other members" in outcome.dropped[VICTIM]
     assert outcome.survivors == (1, 3, 4, 5)
     assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
+
+
+@pytest.mark.parametrize(
+    ("step", "did", "takes"),
+    [
+        ("advertise", "advertised keys", 4),
+        ("share", "shared their secrets", 4),
+        ("upload", "uploaded", 4),
+        ("confirm", "confirmed who is alive", 3),
+        ("reveal", "revealed their shares", 3),
+    ],
+)
+def test_the_server_stops_at_the_step_that_too_few_finished(step, did, takes):
+    shard = Shard(5, survivors=4)
+    reached = []
+
+    def request(at, client, data):  # noqa: ARG001  every hook is called alike
+        reached.append(at)
+        return data
+
+    outcome = shard.run(drop=lambda at, client: at == step and client >= takes, request=request)
+    assert outcome.reason.startswith(f"{takes - 1} of 5 members {did}, and it takes {takes}; dropped: client ")
+    assert reached[-1] == step
 
 
 def test_the_server_drops_a_client_that_deals_in_the_name_of_another():
