@@ -138,8 +138,8 @@ def test_what_the_meter_read_is_drawn_for_each_setting(desktop, tmp_path):
         rounds = [record(head, n, meter=Reading(rank=25, exposed=exposed, first=1, crowd=4)) for n in range(3)]
         (tmp_path / f"{schedule}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
     opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
-    assert traces(desktop, "meter") == [[["every-round", 3], ["fixed", 3]]] * 2
-    assert "every-round: 100 of 100; fixed: 0 of 100." in figures(desktop, "meter")[0].text
+    assert traces(desktop, "meter") == [[["dealt anew in every round", 3], ["dealt once", 3]]] * 2
+    assert "dealt anew in every round: 100 of 100; dealt once: 0 of 100." in figures(desktop, "meter")[0].text
     assert errors(desktop) == []
 
 

@@ -75,6 +75,12 @@ def test_the_author_s_own_label_is_kept():
     assert (arm.attack, arm.estimator) == ("the nasty one", "FilterL2")
 
 
+def test_a_kind_is_not_asked_for_settings_of_another_kind():
+    schedules = ({"type": "fixed"}, {"type": "every-k-rounds", "k": 5}, {"type": "batches", "size": 2, "k": 1})
+    found = arms([run(schedule=schedule) for schedule in schedules])
+    assert sorted(arm.setting for arm in found) == ["batches, k 1, size 2", "every-k-rounds, k 5", "fixed"]
+
+
 def test_an_older_header_without_settings_is_still_an_arm():
     (arm,) = arms([Run("old", header(settings={}), ())])
     assert (arm.attack, arm.estimator) == ("an attack", "unknown")

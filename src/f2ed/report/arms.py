@@ -80,7 +80,18 @@ def _settings(runs: Sequence[Run]) -> list[str]:
     """Return, for each run, what differs among the runs beside attack, estimator and seed."""
     rest = [flat(_others(run.header.settings)) for run in runs]
     differing = _differing(rest)
-    return [", ".join(_said(path, one.get(path, "default")) for path in differing) for one in rest]
+    return [
+        ", ".join(
+            _said(path, one.get(path, "default")) for path in differing if path in one or not _of_a_kind(path, one)
+        )
+        for one in rest
+    ]
+
+
+def _of_a_kind(path: str, settings: Mapping[str, str]) -> bool:
+    """Say whether the settings name a kind of which a path is no setting: k of fixed shards is not worth a word."""
+    table = path.rpartition(".")[0]
+    return any(f"{table}.{word}" in settings for word in ("kind", "type"))
 
 
 def _others(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from f2ed.report.arms import Arm
 from f2ed.report.reading import Run
 from f2ed.report.words import flat
 
-__all__ = ["audits", "privacy"]
+__all__ = ["audits", "dealt", "pictures", "privacy"]
 
 _SECRECY = {
     "none": "none: no shards, every update is seen",
@@ -67,21 +67,24 @@ def _known(audit: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in audit.items() if value is not None}
 
 
+def dealt(settings: dict[str, Any]) -> str:
+    """Say when the shards were dealt."""
+    kind, table = schedule(settings), settings.get("schedule")
+    numbers = {"k": "?", "size": "?"} | (table if isinstance(table, dict) else {})
+    return _SCHEDULES.get(kind, kind).format(**numbers).replace("every 1 rounds", "every round")
+
+
 def _row(run: Run) -> tuple[str, ...]:
     header = run.header
     masked = header.mode not in _SECRECY
     promise = header.guarantee if masked else {}
     surrounded = promise.get("chance_surrounded")
-    kind = schedule(header.settings)
-    table = header.settings.get("schedule")
-    numbers = {"k": "?", "size": "?"} | (table if isinstance(table, dict) else {})
-    dealt = _SCHEDULES.get(kind, kind).format(**numbers).replace("every 1 rounds", "every round")
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
         str(run.hidden_among or _UNKNOWN),
         str(promise.get("hidden_among_honest", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
-        _UNKNOWN if header.mode == "none" else dealt,
+        _UNKNOWN if header.mode == "none" else dealt(header.settings),
         _determined(run),
         _UNKNOWN if header.forecast is None else f"cosine {header.forecast.cosine:.2f}",
         _epsilon(run),

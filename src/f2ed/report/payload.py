@@ -8,7 +8,7 @@ import msgspec
 
 from f2ed.records import RoundRecord
 from f2ed.report.arms import Arm, arms
-from f2ed.report.crowd import audits, pictures, privacy
+from f2ed.report.crowd import audits, dealt, pictures, privacy
 from f2ed.report.curves import Curve, accuracy, curve, success
 from f2ed.report.reading import Problem, Run
 from f2ed.report.verdict import judge, verdict
@@ -102,6 +102,7 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "rows": len(header.shards) or max((len(record.weights or ()) for record in rounds), default=0),
         "members": [len(shard) for shard in header.shards],
         "mode": header.mode,
+        "dealt": dealt(header.settings),
         "hidden_among": run.hidden_among,
         "guarantee": _plain(header.guarantee),
         "audits": [_plain(audit) for audit in run.audits],

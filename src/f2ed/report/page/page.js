@@ -321,13 +321,15 @@
     ]);
   }
 
-  // The meter depends on who was dealt where, not on what was learnt: one line for each setting, of its first run.
+  // The meter depends on who was dealt where, not on what was learnt: one line for each way to deal, of its first run.
   function meter() {
     const read = shown().flatMap((arm) => arm.runs).map((file) => records.runs[file]).filter((run) => run.columns.rank.some((value) => value != null));
-    const lines = [...Map.groupBy(read, (run) => records.arms[run.arm].setting || "all runs")].map(([label, [run]]) => [label, run]);
-    const panel = (name, title, told) => ({
+    const several = distinct(read.map((run) => `${run.clients}/${run.rows}`)).length > 1;
+    const way = (run) => `dealt ${run.dealt}${several ? `, ${run.clients} clients in ${run.rows} shards` : ""}${+run.settings.dropout ? `, ${100 * run.settings.dropout} % drop out, ${run.mode}` : ""}`;
+    const lines = [...Map.groupBy(read, way)].map(([label, [run]]) => [label, run]);
+    const panel = (name, title) => ({
       key: name, title,
-      caption: `${lines.slice(0, 6).map(([label, run]) => `${label}: ${told(run.columns[name].at(-1), run)}`).join("; ")}${lines.length > 6 ? "; …" : ""}.`,
+      caption: `${lines.slice(0, 4).map(([label, run]) => `${label}: ${run.columns[name].at(-1)} of ${run.clients}`).join("; ")}${lines.length > 4 ? "; …" : ""}.`,
       draw: () => ({
         data: lines.map(([label, run], k) => ({ x: done(run.columns.round), y: run.columns[name], name: label, mode: "lines+markers", marker: { symbol: SYMBOLS[k % 6], size: 5, color: MARKS[k % 7] }, line: { color: MARKS[k % 7] }, hovertemplate: "%{y} after %{x} rounds<extra>%{fullData.name}</extra>" })),
         layout: { height: 240 + 19 * lines.length, showlegend: lines.length > 1, legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" }, xaxis: roundAxis, yaxis: { rangemode: "tozero" } },
@@ -335,8 +337,8 @@
       table: () => ({ caption: title, columns: ["setting", "rounds completed", title], rows: lines.flatMap(([label, run]) => run.columns.round.map((round, t) => [label, round + 1, run.columns[name][t]])) }),
     });
     show("meter", !lines.length ? [] : [
-      panel("exposed", "Clients that the sums determine", (last, run) => `${last} of ${run.clients}`),
-      panel("rank", "Independent equations", (last, run) => `${last}, and ${run.clients} would give everyone away`),
+      panel("exposed", "Clients that the sums determine"),
+      panel("rank", "Independent equations"),
     ]);
   }
 
