@@ -63,8 +63,8 @@ READING = """## How to read it
 What the records show, and what is only a guess, since the run that would decide it is not among them:
 
 - **MPA on MNIST with shards**, seed 0, ends with one of the ten images taken for what the attackers want, under every
-  rule that holds. FilterL2 gave their shards almost no weight, so it is likely the model's own mistake on an image that is
-  shown with rows and columns exchanged. One image is one step of 10 points.
+  rule that holds. FilterL2 gave their shards almost no weight, so it is likely the model's own mistake on an image that
+  is shown with rows and columns exchanged. One image is one step of 10 points.
 - **Fashion-MNIST** stays far below the paper's accuracy without any attack, for averaging as for FilterL2. So it is not
   the rule. A guess: the released code feeds its pixels in [0, 1], as is done here, and the paper's runs did not. The
   part `fashion-normalised` of the file tests it.
