@@ -181,8 +181,8 @@ def test_the_worst_case_names_the_attack_and_puts_the_best_rule_first(cells):
     ]  # fmt: skip
     table = worst_case(cells, matched(cells, logs))
     assert [row[1:] for row in table.rows] == [
-        ("FilterL2", "80.0 (TMA (authors), of 3)", "40.0 (MRA (authors))"),
-        ("Mean", "10.0 (TMA (authors), of 3)", "40.0 (MRA (authors))"),
+        ("FilterL2", "90.0", "80.0 (TMA (authors), of 2 attacks)", "40.0 (MRA (authors))"),
+        ("Mean", "90.0", "10.0 (TMA (authors), of 2 attacks)", "40.0 (MRA (authors))"),
     ]
 
 

@@ -28,16 +28,19 @@ def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     """
     ends = list(_ends(cells, found))
     counts = sorted({cell.experiment.malicious for cell in cells})
-    head = ("shards", "rule", *(f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor")))
+    columns = (f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor"))
+    head = ("shards", "rule", "no attack: accuracy", *columns)
     arms = dict.fromkeys((cell.arm.get("shards", ""), cell.arm.get("estimator", "")) for cell in cells)
     rows = []
     for shards, rule in arms:
         here = [end for end in ends if (end.shards, end.rule) == (shards, rule)]
         if here:
-            cut = [[end for end in here if end.malicious == count] for count in counts]
+            calm = [end for end in here if end.attack == "none"]
+            cut = [[end for end in here if end.malicious == count and end.attack != "none"] for count in counts]
             texts = [text for several in cut for text in (_lowest(several), _largest(several))]
             lowest = min((end.accuracy for end in cut[-1]), default=0.0)
-            rows.append((shards, -lowest, (shards, rule, *texts)))
+            calmly = f"{100 * calm[-1].accuracy:.1f}" if calm else "not run"
+            rows.append((shards, -lowest, (shards, rule, calmly, *texts)))
     order = list(dict.fromkeys(shards for shards, _ in arms))
     rows.sort(key=lambda row: (order.index(row[0]), row[1]))
     return Table("The worst case", head, tuple(texts for _, _, texts in rows), 2)
@@ -63,7 +66,7 @@ def _lowest(ends: Sequence[_End]) -> str:
     if not ends:
         return "not run"
     worst = min(ends, key=lambda end: end.accuracy)
-    return f"{100 * worst.accuracy:.1f} ({worst.attack}, of {len(ends)})"
+    return f"{100 * worst.accuracy:.1f} ({worst.attack}, of {len(ends)} attacks)"
 
 
 def _largest(ends: Sequence[_End]) -> str:
