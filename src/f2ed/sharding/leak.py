@@ -190,7 +190,8 @@ def recovered_cosine(
     Updates are taken as long vectors with nothing in common, each with fresh noise of relative size `noise` in every
     round. The server finds them by ridge regression with the best ridge, or by least squares of smallest norm,
     which is worse where equations barely determine the unknowns. With S the sum over opened sets of u·uᵀ (u the unit
-    vector along the set) and H the matrix that takes what stays to what is found:
+    vector along the set) and H the matrix that takes what stays to what is found::
+
         ridge          H = S·(S + noise²)⁻¹, cosine √H_ii
         least squares  H = S⁺S,              cosine H_ii / √(H_ii + noise²·S⁺_ii)
     """
