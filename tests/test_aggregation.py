@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from f2ed.aggregation import Audit, Protocol, Task, contribution, robust_secure_mean, shard_means, shard_terms
+from f2ed.aggregation import Audit, Protocol, Task, contribution, price, robust_secure_mean, shard_means, shard_terms
 from f2ed.encoding import Encoding
 from f2ed.errors import ConfigError, PeerError
 from f2ed.estimators import FilterL2
+from f2ed.noise import Noise
 from f2ed.randomness import stream
 from f2ed.secagg import Member, respond, signing_key
 from f2ed.sharding import deal
@@ -441,3 +442,11 @@ def test_a_sum_that_was_opened_and_not_believed_still_costs():
     _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0))
     assert "reach at most" in audit.missing[0]
     assert audit.shards[0].loss == pytest.approx(0.5)
+
+
+def test_noise_that_a_sum_cannot_hold_has_no_price():
+    narrow = Encoding(clip=1.0, l2=2.0, bits=12, ring=16)
+    fits, too_much = Noise(multiplier=0.1), Noise(multiplier=10.0)
+    assert price(fits, narrow, coordinates=1000, members=5, shards=4, rounds=1).epsilon > 0
+    with pytest.raises(ConfigError, match="overflow a 16-bit sum"):
+        price(too_much, narrow, coordinates=1000, members=5, shards=4, rounds=1)
