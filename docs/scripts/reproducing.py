@@ -97,7 +97,7 @@ def reproduced(name: str, results: Path) -> Reproduced:
 def page(results: Path) -> str:
     """Return the page."""
     every = [reproduced(name, results) for name in FIGURES if name != "worst-case"]
-    parts = [HEAD, "".join(_worst_first(every)), READING]
+    parts = [HEAD, "".join(_worst_first(every, results)), READING]
     for each in every:
         parts.append(_figure(each))
         parts += _quick(each, results)
@@ -107,13 +107,16 @@ def page(results: Path) -> str:
     return "\n".join(parts)
 
 
-def _worst_first(every: list[Reproduced]) -> Iterator[str]:
+def _worst_first(every: list[Reproduced], results: Path) -> Iterator[str]:
     yield "## Where it falls short, first\n\n"
-    for each in every:
+    for each in reversed(every):
         if each.name in {"fig2", "fig5"}:
             said = standing(each.name, each.cells, each.found)
             yield f"**{each.file.title}.** The paper claims the best rule, or close to it, in every panel.\n\n"
             yield "".join(f"- {sentence}\n" for sentence in said) or "- None of it was run.\n"
+            yield "".join(
+                f"- Quick version, a small network: {sentence}\n" for sentence in _quick_standing(each, results)
+            )
             yield "\n"
     yield "**Against the paper's own numbers.**\n\n"
     rows = [(each.name, row) for each in every for row in beside_the_paper(each.name, each.ends).rows]
@@ -128,6 +131,15 @@ def _worst_first(every: list[Reproduced]) -> Iterator[str]:
     )
     by_name = {each.name: each for each in every}
     yield "".join(_do_shards_help(by_name["fig4"], by_name["fig5"]))
+
+
+def _quick_standing(each: Reproduced, results: Path) -> list[str]:
+    """Say the same of the quick version, where it was run."""
+    folder = results / f"{FIGURES[each.name]}-quick"
+    if not folder.is_dir():
+        return []
+    cells = expand(each.file.quickly())
+    return standing(each.name, cells, matched(cells, read_folder(folder)))
 
 
 def _do_shards_help(without: Reproduced, within: Reproduced) -> Iterator[str]:

@@ -144,14 +144,22 @@ def test_the_quick_version_is_checked_with_full_runs_where_there_are_some():
         ("none", "Mean", "holds", "holds", "yes"),
         ("TMA", "FilterL2", "holds", "breaks", "no"),
         ("TMA", "Mean", "breaks", "breaks", "yes"),
-        ("MRA", "FilterL2", "holds", "was not run", ""),
-        ("MRA", "Mean", "breaks", "was not run", ""),
+        ("MRA", "FilterL2", "holds", "was not judged", ""),
+        ("MRA", "Mean", "breaks", "was not judged", ""),
     ]
     assert sentence == "Of 4 conclusions that a full run was there to check, 3 agree."
     assert agreement(quick, [])[1] == "No full runs were there to check these conclusions with."
 
 
-def test_without_a_calm_run_the_best_is_what_the_others_are_judged_by():
+def test_no_rule_is_judged_by_accuracy_where_averaging_without_an_attack_was_not_run():
+    quick = [panel("none", FilterL2=measured(0.90), Mean=measured(0.90)), panel("TMA", FilterL2=measured(0.89))]
+    full = [panel("none", FilterL2=measured(0.90), Mean=None), panel("TMA", FilterL2=measured(0.89))]
+    table, sentence = agreement(quick, full)
+    assert {row[5] for row in table.rows} == {"was not judged"}
+    assert sentence == "No full runs were there to check these conclusions with."
+
+
+def test_in_a_figure_without_a_calm_panel_the_best_is_what_the_others_are_judged_by():
     quick = [Panel(data="mnist", attack="TMA", measure="accuracy", arms={"p 1": measured(0.8), "p 25": measured(0.9)})]
     assert [row[4] for row in agreement(quick, [])[0].rows] == ["breaks", "holds"]
 

@@ -1,6 +1,6 @@
 """Our figures beside the paper's: tables, and what they say in plain words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import msgspec
@@ -147,7 +147,10 @@ def holds(panel: Panel, arm: str, calm: float | None) -> bool | None:
 
 
 def agreement(quick: Sequence[Panel], full: Sequence[Panel]) -> tuple[Table, str]:
-    """Compare who holds in the quick version with who holds in the full one."""
+    """Compare who holds in the quick version with who holds in the full one.
+
+    Nothing is judged where it was not run, or where averaging without an attack was not.
+    """
     rows, same, known = [], 0, 0
     whole = {(panel.data, panel.attack): panel for panel in full}
     for panel in quick:
@@ -184,17 +187,16 @@ def costs(panels: Sequence[Panel]) -> str:
 
 
 def _calm(panels: Sequence[Panel], data: str) -> float | None:
-    """Return what averaging reaches without an attack; where that was not run, the best there is."""
+    """Return what averaging reaches without an attack, if it was run; in a figure without such a panel, the best."""
     here = [panel for panel in panels if panel.data == data and panel.measure == "accuracy"]
-    calm: Mapping[str, Measured | None] = next((panel.arms for panel in here if panel.attack == "none"), {})
-    for found in (calm.get("Mean"), calm.get(OURS)):
-        if found is not None:
-            return found.mean
+    calm = next((panel for panel in here if panel.attack == "none"), None)
+    if calm is not None:
+        return None if (mean := calm.arms.get("Mean")) is None else mean.mean
     return max((found.mean for panel in here for found in panel.arms.values() if found is not None), default=None)
 
 
 def _said(verdict: bool | None) -> str:
-    return "was not run" if verdict is None else "holds" if verdict else "breaks"
+    return "was not judged" if verdict is None else "holds" if verdict else "breaks"
 
 
 def number(found: Measured | None) -> str:
