@@ -265,6 +265,26 @@ def test_nobody_can_speak_for_a_client_without_its_key(federation):
     assert parrot.received <= 3
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_clients_that_come_back_under_other_numbers_are_all_heard(federation, order):
+    grid, nodes, roster = federation()
+    lost = roster.plan(0).shards[0][:2]
+
+    def come_back(number, _):
+        if number == 1:
+            # The SuperLink has noticed that the first is gone, and still lists the second.
+            nodes[lost[0]].connected = False
+            nodes[lost[1]].spoil = silence
+            for place, which in enumerate(order):
+                client = lost[which]
+                grid.nodes[place] = Node(client, user_app(), nodes[client].node_config)
+
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=2, evaluate_fn=come_back)
+    assert leader.reports[1].dropped == {}
+    assert leader.reports[1].opened == (0, 1)
+
+
 def test_a_silent_stranger_does_not_keep_the_others_waiting(federation):
     grid, _, roster = federation()
     stranger = Node(9, user_app())

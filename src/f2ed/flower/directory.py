@@ -39,17 +39,16 @@ class Directory:
         self._calls += 1
         new = [node for node in connected if node not in self._clients and self._calls >= self._again.get(node, 0)]
         if new:
-            self._ask(new, connected, deadline)
+            self._ask(new, deadline)
         # A client that came back under another number has two entries; only the one that is connected counts, and of
         # two that are connected the one that spoke last.
         return {client: node for node, client in self._clients.items() if node in set(connected)}
 
-    def _ask(self, nodes: list[int], connected: list[int], deadline: float) -> None:
+    def _ask(self, nodes: list[int], deadline: float) -> None:
         nonces = {node: os.urandom(32) for node in nodes}
         contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
         silent, why = set(nodes), f"no answer within {deadline:g} s"
-        known = {self._clients[node] for node in connected if node in self._clients}
-        complete = known.issuperset(self._roster.keys)
+        heard: set[ClientId] = set()
         for node, reply in self._line.ask(contents, group="hello", deadline=deadline):
             silent.discard(node)
             try:
@@ -60,10 +59,10 @@ class Directory:
                 self.strangers.pop(node, None)
                 self._clients[node] = client
                 log(INFO, "f2ed: node %s is client %s", node, client)
-                known.add(client)
-                # Nobody waits for a dead node or a stranger once everyone is there. Where everyone was there before,
-                # the new node may be one of them that came back, and is worth the wait.
-                if not complete and known.issuperset(self._roster.keys):
+                heard.add(client)
+                # Nobody waits for a dead node or a stranger once everyone has just answered. That everyone is known
+                # would not do: the SuperLink lists dead nodes for a while, and a new one may be their successor.
+                if heard.issuperset(self._roster.keys):
                     why = "no answer before everyone on the roster had given theirs"
                     break
         for node in silent:
