@@ -1,7 +1,5 @@
 """The gradients of plain networks by hand, for many clients at once: blocks of convolutions, then dense layers."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 
@@ -39,41 +37,20 @@ class StackGradients:
 
     def __call__(self, weights: Tensor, buffers: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> Tensor:  # noqa: ARG002  these layers have none
         """Return the gradients."""
-        out = torch.empty_like(weights)
-        to = self._layers(out)
-        for at, slope, inputs in self._slopes(weights, images, labels, shares):
-            matrix, bias = to[at]
-            if inputs is None:
-                by_kernels, by_biases = slope
-                matrix.copy_(by_kernels)
-                bias.copy_(by_biases)
-            else:
-                torch.bmm(slope[0].transpose(1, 2), inputs, out=matrix)
-                torch.sum(slope[0], 1, out=bias)
+        out = torch.zeros_like(weights)
+        self._add(out, weights, images, labels, shares)
         return out
 
     def descend(self, weights: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> None:
         """Subtract the gradients, with `shares` times the learning rate, straight from the weights."""
-        layers = self._layers(weights)
-        for at, slope, inputs in self._slopes(weights, images, labels, -shares):
-            matrix, bias = layers[at]
-            if inputs is None:
-                by_kernels, by_biases = slope
-                matrix.add_(by_kernels)
-                bias.add_(by_biases)
-            else:
-                matrix.baddbmm_(slope[0].transpose(1, 2), inputs)
-                bias.add_(slope[0].sum(1))
+        self._add(weights, weights, images, labels, -shares)
 
-    def _slopes(
-        self, weights: Tensor, images: Tensor, labels: Tensor, shares: Tensor
-    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor | None]]:
-        """Yield, from the last layer to the first, its number and what its gradient is made of.
+    def _add(self, out: Tensor, weights: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> None:
+        """Add the gradients to `out`, last layer first; it may be the weights themselves.
 
-        That is the loss's slope by its output, and its input; for a convolution the slopes by its kernels and its
-        biases. A layer's weights are no longer needed when it is yielded.
+        So a layer's weights must not be needed any more when its gradient is added.
         """
-        layers = self._layers(weights)
+        layers, to = self._layers(weights), self._layers(out)
         front, dense = layers[: self.blocks], layers[self.blocks :]
         inputs = [images.flatten(2) if self.convolutions is None else self.convolutions.forward(images, front)]
         for matrix, bias in dense:
@@ -86,11 +63,14 @@ class StackGradients:
             earlier = torch.bmm(slope, dense[at][0]) if at or front else slope
             if at:
                 earlier.mul_(inputs[at] > 0)
-            yield self.blocks + at, (slope,), inputs[at]
+            matrix, bias = to[self.blocks + at]
+            matrix.baddbmm_(slope.transpose(1, 2), inputs[at])
+            bias.add_(slope.sum(1))
             slope = earlier
         if self.convolutions is not None:
             for at, by_kernels, by_biases in self.convolutions.backward(slope):
-                yield at, (by_kernels, by_biases), None
+                to[at][0].add_(by_kernels)
+                to[at][1].add_(by_biases)
 
     def _layers(self, weights: Tensor) -> list[Block]:
         """Return each layer's matrices `[n, out, in]` or kernels, and biases `[n, out]`, as views."""
