@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from f2ed import counts
+from f2ed.counts import Clipped
 from f2ed.errors import ConfigError, PeerError
 from f2ed.noise import TAILS, discrete_gaussian, rounded_norm
 from f2ed.secagg.primitives import Keystream, derive
 from f2ed.secagg.ring import WIDTHS, Ring, Width, Words, largest_bits
 
-__all__ = ["Clipped", "Decoded", "Encoding", "decode_mean", "encode", "quantise", "shorten"]
+__all__ = ["Decoded", "Encoding", "decode_mean", "encode", "quantise", "shorten"]
 
 Update = npt.NDArray[np.floating[Any]]
 Mean = npt.NDArray[np.float32]
@@ -113,14 +115,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def length(self, coordinates: int) -> int:
         """Return how many words carry an update: its coordinates and the counts of what was clipped."""
-        return coordinates + _digits(coordinates, self) + 1
-
-
-class Clipped(NamedTuple):
-    """How much was cut off: single coordinates, and updates shortened as a whole."""
-
-    coordinates: int
-    updates: int
+        return counts.length(coordinates, self.bits)
 
 
 class Decoded(NamedTuple):
@@ -139,7 +134,7 @@ def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weig
     factor = shorten(update, encoding)
     words, cut = quantise(update, factor, encoding, clients=clients, key=key, weight=weight)
     if not encoding.deviation:
-        _write_counts(words, len(update), Clipped(cut, int(factor < 1)), encoding)
+        counts.write(words[len(update) :], Clipped(cut, int(factor < 1)), encoding.bits)
         return words
     longest = encoding.sensitivity(len(update))
     for attempt in range(1, _ATTEMPTS):
@@ -217,7 +212,7 @@ def decode_mean(
     must still obey the L2 clip. The mean is written to `out` where given.
     """
     ring = encoding.ring_for(clients)
-    coordinates = _coordinates(len(total), encoding)
+    coordinates = counts.coordinates_of(len(total), encoding.bits)
     noise = encoding.deviation * sqrt(survivors)
     signed, bound = ring.signed(total), survivors * encoding.largest + ceil(TAILS * noise)
     if (beyond := max(int(signed.max()), -int(signed.min()))) > bound:
@@ -238,7 +233,7 @@ def decode_mean(
         if signed[coordinates:].any():
             raise PeerError("clipped coordinates were counted in a sum with noise; honest clients count none there")
         return Decoded(mean, Clipped(0, 0))
-    return Decoded(mean, _read_counts(signed[coordinates:], coordinates, survivors, encoding))
+    return Decoded(mean, counts.read(signed[coordinates:], coordinates, survivors, encoding.bits))
 
 
 def _signed(words: Words) -> npt.NDArray[np.signedinteger[Any]]:
@@ -268,39 +263,3 @@ def _round(values: Update, lots: npt.NDArray[np.uint16], out: npt.NDArray[np.sig
     values *= 2**_RANDOM_BITS
     np.add(down, values > lots, out=down)
     out[:] = down
-
-
-def _digits(coordinates: int, encoding: Encoding) -> int:
-    """Return how many digits to the base 2^(bits-1), each of which is a legal coordinate, can count the coordinates."""
-    return -(-coordinates.bit_length() // (encoding.bits - 1))
-
-
-def _coordinates(length: int, encoding: Encoding) -> int:
-    """Undo `Encoding.length`."""
-    for digits in range(1, min(length, 64)):
-        if encoding.length(length - digits - 1) == length:
-            return length - digits - 1
-    raise ConfigError(
-        f"a sum of {length} words, which no update of {encoding.bits} bits has; was it encoded otherwise?"
-    )
-
-
-def _write_counts(words: Words, coordinates: int, clipped: Clipped, encoding: Encoding) -> None:
-    rest = clipped.coordinates
-    for place in range(coordinates, len(words) - 1):
-        rest, digit = divmod(rest, encoding.largest + 1)
-        words[place] = digit
-    words[-1] = clipped.updates
-
-
-def _read_counts(
-    tail: npt.NDArray[np.signedinteger[Any]], coordinates: int, survivors: int, encoding: Encoding
-) -> Clipped:
-    *digits, updates = map(int, tail)
-    cut = sum(digit * (encoding.largest + 1) ** place for place, digit in enumerate(digits))
-    if min(*digits, updates) < 0 or updates > survivors or cut > survivors * coordinates:
-        raise PeerError(
-            f"{updates} shortened updates and {cut} cut coordinates were counted; "
-            f"{survivors} updates of {coordinates} coordinates have fewer"
-        )
-    return Clipped(cut, updates)

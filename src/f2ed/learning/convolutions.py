@@ -1,7 +1,7 @@
 """The convolutional front of a network for many clients at once: a protocol, and what torch itself offers."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -33,21 +33,32 @@ class Convolutions(Protocol):
         ...
 
 
+class _Kept(NamedTuple):
+    """What going backwards through one client's block needs."""
+
+    inputs: Tensor
+    kernel: Tensor
+    scores: Tensor
+    winners: Tensor
+    pooled: Tensor
+
+
 class OneByOne:
     """Client after client by torch's own convolutions, which on a CPU leave nothing to be gained by batching.
 
-    Calling them without autograd saves its bookkeeping, a tenth of a step.
+    Calling them without autograd saves its bookkeeping.
     """
 
     def __init__(self) -> None:
-        self._kept: list[list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]] = []
+        self._kept: list[list[_Kept]] = []
 
     def forward(self, images: Tensor, blocks: Sequence[Block]) -> Tensor:
         """Return the features, in the order of `nn.Flatten`."""
         self._kept = []
         features = []
         for client, inputs in enumerate(images):
-            kept, now = [], inputs
+            now = inputs
+            kept: list[_Kept] = []
             for kernels, biases in blocks:
                 # The layout of the kernel decides that of what comes out, and the pooling is faster on this one.
                 kernel = kernels[client].clone(memory_format=torch.channels_last)
@@ -55,8 +66,8 @@ class OneByOne:
                 scores = torch.convolution(
                     now, kernel, biases[client], _STEP, edge, _NOT_DILATED, False, _NO_EDGE, _ONE_GROUP
                 )
-                pooled, places = torch.ops.aten.max_pool2d_with_indices(scores, _HALF)
-                kept.append((now, kernel, scores, places, pooled.relu_()))
+                pooled, winners = torch.ops.aten.max_pool2d_with_indices(scores, _HALF)
+                kept.append(_Kept(now, kernel, scores, winners, pooled.relu_()))
                 now = pooled
             self._kept.append(kept)
             features.append(now.flatten(1))
@@ -64,15 +75,15 @@ class OneByOne:
 
     def backward(self, slope: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield the slopes of the blocks."""
-        slopes = [part.view(kept[-1][4].shape) for part, kept in zip(slope, self._kept, strict=True)]
+        slopes = [part.view(kept[-1].pooled.shape) for part, kept in zip(slope, self._kept, strict=True)]
         for block in range(len(self._kept[0]) - 1, -1, -1):
             wanted = [block > 0, True, True]
             by_kernels, by_biases = [], []
             for client, kept in enumerate(self._kept):
-                inputs, kernel, scores, places, pooled = kept.pop()
+                inputs, kernel, scores, winners, pooled = kept.pop()
                 passed = slopes[client].mul(pooled > 0).contiguous(memory_format=torch.channels_last)
                 by_scores = torch.ops.aten.max_pool2d_with_indices_backward(
-                    passed, scores, _HALF, _HALF, _NO_EDGE, _NOT_DILATED, False, places
+                    passed, scores, _HALF, _HALF, _NO_EDGE, _NOT_DILATED, False, winners
                 )
                 edge = [kernel.shape[2] // 2] * 2
                 slopes[client], by_kernel, by_bias = torch.ops.aten.convolution_backward(
