@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from f2ed.cli.app import app
-from f2ed.errors import ConfigError
 from f2ed.learning.datasets import Synthetic
 
 FILE = """
@@ -35,7 +33,7 @@ rounds = 1
 
 
 @pytest.fixture
-def f2ed(monkeypatch, tmp_path, capsys):
+def f2ed(f2ed, monkeypatch, tmp_path):
     """Run the command where the paper's file is small and MNIST made up; return status and standard output."""
     file = tmp_path / "fig2_shards.toml"
     file.write_text(FILE)
@@ -43,17 +41,7 @@ def f2ed(monkeypatch, tmp_path, capsys):
     made_up = Synthetic(train=240, test=60, side=8)()
     monkeypatch.setattr("f2ed.learning.datasets.Mnist.__call__", lambda *_, **__: made_up)
     monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        try:
-            app([*map(str, arguments)])
-        except SystemExit as end:
-            status = end.code
-        except ConfigError as error:
-            status = str(error)
-        return status, capsys.readouterr().out
-
-    return command
+    return lambda *arguments: f2ed(*arguments)[:2]
 
 
 def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):

@@ -6,9 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from f2ed.cli.app import app
 from f2ed.cli.run import _watch
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.errors import MissingExtra
 from f2ed.experiments import prepare, run_all
 from f2ed.experiments.schema import parse
 
@@ -30,25 +29,6 @@ def file(tmp_path):
     path = tmp_path / "small.toml"
     path.write_text(FILE)
     return path
-
-
-@pytest.fixture
-def f2ed(monkeypatch, tmp_path, capsys):
-    """Run the command; return its exit status, standard output and standard error."""
-
-    def command(*arguments):
-        monkeypatch.chdir(tmp_path)
-        try:
-            app([*map(str, arguments)])
-        except SystemExit as end:
-            status = end.code
-        except ConfigError as error:
-            status = str(error)
-        else:
-            status = 0
-        return status, *capsys.readouterr()
-
-    return command
 
 
 def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):

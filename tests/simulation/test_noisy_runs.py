@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from small_run import SMALL
 
 from f2ed.accountant import epsilon
 from f2ed.errors import ConfigError
@@ -13,17 +14,7 @@ from f2ed.simulation import Simulation, experiment
 from f2ed.simulation.header import digest
 from f2ed.simulation.state import pack, unpack
 
-NOISY = {
-    "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 4},
-    "model": {"kind": "mlp", "hidden": [8]},
-    "training": {"lr": 0.1},
-    "clients": 12,
-    "malicious": 2,
-    "shards": 4,
-    "rounds": 3,
-    "l2": 0.5,
-    "privacy": {"multiplier": 2.0, "delta": 1e-4},
-}
+NOISY = SMALL | {"l2": 0.5, "privacy": {"multiplier": 2.0, "delta": 1e-4}}
 
 
 def run(**changes):

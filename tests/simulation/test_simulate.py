@@ -6,22 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from small_run import SMALL
 
 from f2ed.attacks import TMA, AnyAttack
 from f2ed.errors import ConfigError
 from f2ed.estimators import AnyEstimator, FilterL2
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
 from f2ed.simulation.state import State, pack, unpack
-
-SMALL = {
-    "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 4},
-    "model": {"kind": "mlp", "hidden": [8]},
-    "training": {"lr": 0.1},
-    "clients": 12,
-    "malicious": 2,
-    "shards": 4,
-    "rounds": 3,
-}
 
 
 def final(**changes):
