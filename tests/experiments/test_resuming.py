@@ -1,6 +1,7 @@
 """What was interrupted goes on as if nothing had happened; what is finished is not repeated."""
 
 import gzip
+import pickle
 import signal
 import subprocess
 import sys
@@ -145,6 +146,14 @@ def test_runs_in_processes_end_like_runs_in_this_one(tmp_path):
     list(run_all(cells, tmp_path / "b", loaded=loaded, workers=1))
     for cell in cells:
         assert told(read_records(place(cell, tmp_path / "a"))) == told(read_records(place(cell, tmp_path / "b")))
+
+
+def test_more_runs_than_a_pipe_holds_are_handed_out(grid, tmp_path):
+    cells, _ = grid
+    whole(grid, tmp_path)
+    many = [*cells] * (2 * (1 << 16) // len(pickle.dumps(cells[0])))
+    events = list(run_in_processes(many, tmp_path, jobs=1))
+    assert [event.kind for event in events] == ["skipped"] * len(many)
 
 
 def test_what_goes_wrong_in_a_process_is_said_here(tmp_path):

@@ -27,7 +27,8 @@ def run_in_processes(
     """Run the cells in `jobs` processes, which share the cores; stop all of them when the caller stops listening."""
     # A fresh interpreter, since threads of torch do not survive a fork.
     context = get_context("spawn")
-    tasks, events = context.SimpleQueue(), context.Queue()
+    tasks, events = context.Queue(), context.Queue()
+    tasks.cancel_join_thread()  # What nobody took is not waited for.
     for numbered in enumerate(cells):
         tasks.put(numbered)
     for _ in range(jobs):
