@@ -19,7 +19,7 @@ from f2ed.experiments.comparison import OURS, Table, agreement, beside_the_paper
 from f2ed.experiments.distribution import Distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, source, stated
+from f2ed.experiments.paper import FIGURES, released, sources, stated
 from f2ed.records import RunLog, read_folder
 from f2ed.report.quantiles import draw_quantiles
 
@@ -103,7 +103,7 @@ def page(results: Path) -> str:
         parts += _quick(each, results)
         if each.name == "fig2":
             parts.append(_distribution(results / "fig3" / "distribution.json"))
-    parts.append(f"The paper's numbers: {source()}.\n")
+    parts.append(f"{sources()}\n")
     return "\n".join(parts)
 
 
@@ -123,7 +123,10 @@ def _worst_first(every: list[Reproduced], results: Path) -> Iterator[str]:
     for name, row in rows:
         if row[-1] in {"worse", "within half a point"}:
             believed = f"; shards with an attacker had {row[5]} of the weight" if row[5] else ""
-            yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[7]} ({row[-1]}){believed}.\n"
+            theirs = released(name, row[0], row[1]).get(row[3])
+            record = "" if theirs is None else f"; the authors' own record {100 * theirs:.2f}"
+            remarks = f"({row[-1]}){record}{believed}"
+            yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[7]} {remarks}.\n"
     met, left = (sum(row[-1] == verdict for _, row in rows) for verdict in ("as good or better", "not run"))
     yield (
         f"- Of {len(rows)} comparisons with a number that the text states, {met} are as good or better here, "

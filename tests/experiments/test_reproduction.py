@@ -5,10 +5,18 @@ import numpy as np
 import pytest
 
 from f2ed.experiments import expand
-from f2ed.experiments.comparison import agreement, behind, beside_the_paper, by_shards, costs, every_arm
+from f2ed.experiments.comparison import (
+    agreement,
+    behind,
+    beside_the_paper,
+    beside_the_records,
+    by_shards,
+    costs,
+    every_arm,
+)
 from f2ed.experiments.distribution import distribution, share_between
 from f2ed.experiments.outcomes import Measured, Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, experiment_file, source, stated
+from f2ed.experiments.paper import FIGURES, experiment_file, released, sources, stated
 from f2ed.experiments.schema import parse
 from f2ed.experiments.worst import worst_case
 from f2ed.learning.datasets import Synthetic
@@ -110,6 +118,23 @@ def test_each_stated_number_stands_beside_ours_with_the_difference_in_our_favour
     assert table.markdown().startswith("| data | attack |")
 
 
+def test_the_authors_own_records_stand_beside_ours_rule_by_rule():
+    arms = {"FilterL2": measured(0.76), "FilterL2 (paper)": measured(0.75), "Mean": measured(0.67), "Krum": None}
+    panels = [
+        Panel(data="fashion-mnist", attack=attack, measure="accuracy", arms=arms)
+        for attack in ("none", "TMA (authors)", "TMA")
+    ]
+    table = beside_the_records("fig2", panels)
+    assert [(row[1], *row[3:]) for row in table.rows][:4] == [
+        ("TMA", "FilterL2", "76.00", "76.13", "-0.13"),
+        ("TMA", "FilterL2 (paper)", "75.00", "76.13", "-1.13"),
+        ("TMA", "Mean", "67.00", "66.91", "+0.09"),
+        ("TMA", "Krum", "not run", "75.91", ""),
+    ]
+    assert len(table.rows) == 7
+    assert beside_the_records("fig4", panels).rows == ()
+
+
 def test_where_ours_is_behind_comes_first_and_only_seeds_in_common_count():
     said = behind(
         [
@@ -198,7 +223,10 @@ def test_every_figure_has_its_file_and_its_numbers_are_shares():
     assert all(experiment_file(figure).exists() for figure in FIGURES)
     assert stated("fig2", "mnist", "FilterL2")["KA"] == pytest.approx(0.9486)
     assert stated("fig6", "mnist", "FilterL2") == {}
-    assert "Bidirectional Protection" in source()
+    assert released("fig1", "fashion-mnist", "KA")["FilterL2"] == stated("fig1", "fashion-mnist", "FilterL2")["KA"]
+    assert released("fig1", "mnist", "KA") == {}
+    assert "Bidirectional Protection" in sources()
+    assert "shardresults" in sources()
 
 
 def test_variance_between_groups_is_found_where_groups_differ():

@@ -19,7 +19,7 @@ from f2ed.experiments.comparison import Table, agreement, costs
 from f2ed.experiments.distribution import Distribution, distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, experiment_file, source
+from f2ed.experiments.paper import FIGURES, experiment_file, sources
 from f2ed.learning.datasets import Mnist
 from f2ed.records import RunLog
 from f2ed.records import read as read_records
@@ -122,7 +122,7 @@ def _page(file: File, made: Sequence[Table], said: Sequence[str], ends: Sequence
     parts = [f"# {file.title}\n", f"{file.about}\n"]
     parts += [f"## {table.title}\n\n{table.markdown()}" for table in made]
     parts += ["".join(f"- {sentence}\n" for sentence in said)] if said else []
-    parts.append(f"{costs(ends)}. The paper's numbers: {source()}.\n")
+    parts.append(f"{costs(ends)}. {sources()}\n")
     return "\n".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from f2ed.experiments.comparison import Table, behind, beside_the_paper, by_shards, every_arm
+from f2ed.experiments.comparison import Table, behind, beside_the_paper, beside_the_records, by_shards, every_arm
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.outcomes import Panel, panels
 from f2ed.experiments.worst import worst_case
@@ -12,15 +12,17 @@ __all__ = ["shown", "standing", "tables"]
 
 
 def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, beside: bool = True) -> list[Table]:
-    """Return the figure's tables; first, where the paper states numbers and that is asked for, ours beside them."""
+    """Return the figure's tables; first, if asked for, ours beside the paper's numbers and the authors' records."""
     if figure == "worst-case":
         return [worst_case(cells, found)]
     ends = shown(cells, found)
     if figure == "fig6":
         return [by_shards(ends)]
     every = [every_arm(ends, data) for data in dict.fromkeys(panel.data for panel in ends)]
-    stated = beside_the_paper(figure, panels(cells, found))
-    return [stated, *every] if beside and stated.rows else every
+    if not beside:
+        return every
+    ours = beside_the_paper(figure, panels(cells, found)), beside_the_records(figure, ends)
+    return [*(table for table in ours if table.rows), *every]
 
 
 def standing(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[str]:

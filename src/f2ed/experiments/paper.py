@@ -1,4 +1,4 @@
-"""The paper's figures: the experiment file of each, and every number that its text states."""
+"""The paper's figures: the experiment file of each, every number of its text, and what the authors released."""
 
 import tomllib
 from functools import cache
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from f2ed.errors import ConfigError
 
-__all__ = ["FIGURES", "experiment_file", "source", "stated"]
+__all__ = ["FIGURES", "experiment_file", "released", "sources", "stated"]
 
 FIGURES = {
     "fig1": "fig1_iid",
@@ -34,18 +34,29 @@ def experiment_file(figure: str) -> Path:
     )
 
 
-def source() -> str:
-    """Return where the numbers are from."""
-    return str(_content()["source"])
+def sources() -> str:
+    """Say where the numbers are from."""
+    return (
+        f"The paper's numbers: {_content('paper')['source']}. The authors' records: {_content('released')['source']}."
+    )
 
 
 def stated(figure: str, data: str, estimator: str) -> dict[str, float]:
     """Return what the paper states for an estimator, by attack, as shares of one; nothing where it states nothing."""
-    found = _content().get(figure, {}).get(data, {}).get(estimator, {})
-    return {attack: value / 100 for attack, value in found.items()}
+    return _shares("paper", figure, data, estimator)
+
+
+def released(figure: str, data: str, attack: str) -> dict[str, float]:
+    """Return what the authors' own records end with under an attack, by estimator; nothing where there are none."""
+    return _shares("released", figure, data, attack)
+
+
+def _shares(name: str, figure: str, data: str, row: str) -> dict[str, float]:
+    found = _content(name).get(figure, {}).get(data, {}).get(row, {})
+    return {column: value / 100 for column, value in found.items()}
 
 
 @cache
-def _content() -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    text = resources.files("f2ed.experiments").joinpath("paper.toml").read_text(encoding="utf-8")
+def _content(name: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    text = resources.files("f2ed.experiments").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
