@@ -1,16 +1,100 @@
-"""Triton kernels for convolutions of many clients at once; `in_triton` launches them and says how memory lies."""
+"""Triton kernels for convolutions of many clients at once; `in_triton` launches them and says how memory lies.
+
+A cell is one of the pooled pictures' pixels; four pixels of the convolved picture lie under it.
+"""
 
 import triton
 import triton.language as tl
 
-__all__ = ["convolve", "pool", "unpool", "weigh"]
+__all__ = ["convolve", "convolve_and_pool", "unpool", "weigh"]
+
+
+@triton.jit
+def _offsets(tap, row_stride, CHANNELS: tl.constexpr, SIDE: tl.constexpr):
+    """Say where the taps of a kernel look, from its corner on."""
+    return tap // (SIDE * CHANNELS) * row_stride + tap % (SIDE * CHANNELS)
+
+
+@triton.jit
+def convolve_and_pool(
+    padded,
+    kernels,
+    biases,
+    out,
+    winners,
+    cells,
+    high,
+    wide,
+    client_stride,
+    image_stride,
+    row_stride,
+    corner,
+    out_client_stride,
+    out_image_stride,
+    out_row_stride,
+    CHANNELS: tl.constexpr,
+    SIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    CELLS: tl.constexpr,
+    TAPS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Multiply what the kernels see, which is never written down, by the kernels; keep the largest of four pixels.
+
+    That is, where it is positive; `winners` remember which it was, or 4 for none.
+    """
+    client = tl.program_id(1).to(tl.int64)
+    cell = tl.program_id(0) * CELLS + tl.arange(0, CELLS)
+    inside = cell < cells
+    # Programs at the end do the last cell several times over, which is cheaper than asking at every step.
+    mine = tl.minimum(cell, cells - 1)
+    column = mine % wide
+    row = mine // wide % high
+    image = mine // (wide * high)
+    output = tl.arange(0, OUTPUTS)
+    seen = padded + client * client_stride + image * image_stride + 2 * row * row_stride + 2 * column * CHANNELS
+    kernel = kernels + client * (ROWS * OUTPUTS)
+    first = tl.zeros((CELLS, OUTPUTS), tl.float32)
+    second = tl.zeros((CELLS, OUTPUTS), tl.float32)
+    third = tl.zeros((CELLS, OUTPUTS), tl.float32)
+    fourth = tl.zeros((CELLS, OUTPUTS), tl.float32)
+    for start in range(0, ROWS, TAPS):
+        tap = start + tl.arange(0, TAPS)
+        real = (tap < SIDE * SIDE * CHANNELS)[None, :]
+        here = seen[:, None] + _offsets(tap, row_stride, CHANNELS, SIDE)[None, :]
+        right = tl.load(kernel + tap[:, None] * OUTPUTS + output[None, :])
+        left = tl.load(here, mask=real, other=0.0)
+        first = tl.dot(left, right, first, input_precision=PRECISION)
+        left = tl.load(here + CHANNELS, mask=real, other=0.0)
+        second = tl.dot(left, right, second, input_precision=PRECISION)
+        left = tl.load(here + row_stride, mask=real, other=0.0)
+        third = tl.dot(left, right, third, input_precision=PRECISION)
+        left = tl.load(here + row_stride + CHANNELS, mask=real, other=0.0)
+        fourth = tl.dot(left, right, fourth, input_precision=PRECISION)
+    best, winner = first, tl.zeros((CELLS, OUTPUTS), tl.int32)
+    best, winner = _larger(best, winner, second, 1)
+    best, winner = _larger(best, winner, third, 2)
+    best, winner = _larger(best, winner, fourth, 3)
+    best += tl.load(biases + client * OUTPUTS + output)[None, :]
+    dead = best <= 0
+    place = corner + client * out_client_stride + image * out_image_stride + row * out_row_stride + column * OUTPUTS
+    tl.store(out + place[:, None] + output[None, :], tl.where(dead, 0.0, best), mask=inside[:, None])
+    place = (client * cells + mine) * OUTPUTS
+    tl.store(winners + place[:, None] + output[None, :], tl.where(dead, 4, winner).to(tl.uint8), mask=inside[:, None])
+
+
+@triton.jit
+def _larger(best, winner, value, number: tl.constexpr):
+    """Keep the larger; a number that is none wins, as it does in torch, so that it is not lost to sight."""
+    wins = (value > best) | (value != value)  # noqa: PLR0124  so it is told in Triton
+    return tl.where(wins, value, best), tl.where(wins, number, winner)
 
 
 @triton.jit
 def convolve(
     padded,
     kernels,
-    biases,
     out,
     pixels,
     height,
@@ -18,176 +102,112 @@ def convolve(
     client_stride,
     image_stride,
     row_stride,
-    OUTPUTS: tl.constexpr,
     CHANNELS: tl.constexpr,
     SIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     PIXELS: tl.constexpr,
-    WIDE: tl.constexpr,
     TAPS: tl.constexpr,
-    BIASED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
-    """Multiply what the kernels see, `[pixels, k * k * in]`, which is never written down, by the kernels."""
+    """Multiply what the kernels see by the kernels, and nothing else."""
     client = tl.program_id(1).to(tl.int64)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
-    inside = pixel < pixels
-    column = tl.arange(0, WIDE)
-    row = (pixel // width) % height
-    corner = pixel // (height * width) * image_stride + row * row_stride + pixel % width * CHANNELS
+    mine = tl.minimum(pixel, pixels - 1)
+    output = tl.arange(0, OUTPUTS)
+    corner = mine // (height * width) * image_stride + mine // width % height * row_stride + mine % width * CHANNELS
     seen = padded + client * client_stride + corner
-    mine = kernels + client * (SIDE * SIDE * CHANNELS * OUTPUTS)
-    total = tl.zeros((PIXELS, WIDE), tl.float32)
-    if SIDE * CHANNELS >= TAPS:
-        for line in range(SIDE):
-            for first in range(0, SIDE * CHANNELS, TAPS):
-                tap = first + tl.arange(0, TAPS)
-                real = tap < SIDE * CHANNELS
-                left = tl.load(
-                    seen[:, None] + (line * row_stride + tap)[None, :], mask=inside[:, None] & real[None, :], other=0.0
-                )
-                right = tl.load(
-                    mine + (line * SIDE * CHANNELS + tap)[:, None] * OUTPUTS + column[None, :],
-                    mask=real[:, None] & (column[None, :] < OUTPUTS),
-                    other=0.0,
-                )
-                total = tl.dot(left, right, total, input_precision="ieee")
-    else:
-        for first in range(0, SIDE * SIDE * CHANNELS, TAPS):
-            tap = first + tl.arange(0, TAPS)
-            real = tap < SIDE * SIDE * CHANNELS
-            offset = tap // (SIDE * CHANNELS) * row_stride + tap % (SIDE * CHANNELS)
-            left = tl.load(seen[:, None] + offset[None, :], mask=inside[:, None] & real[None, :], other=0.0)
-            right = tl.load(
-                mine + tap[:, None] * OUTPUTS + column[None, :],
-                mask=real[:, None] & (column[None, :] < OUTPUTS),
-                other=0.0,
-            )
-            total = tl.dot(left, right, total, input_precision="ieee")
-    if BIASED:
-        total += tl.load(biases + client * OUTPUTS + column, mask=column < OUTPUTS, other=0.0)[None, :]
-    place = out + client * pixels * OUTPUTS + pixel[:, None] * OUTPUTS + column[None, :]
-    tl.store(place, total, mask=inside[:, None] & (column[None, :] < OUTPUTS))
+    kernel = kernels + client * (ROWS * OUTPUTS)
+    total = tl.zeros((PIXELS, OUTPUTS), tl.float32)
+    for start in range(0, ROWS, TAPS):
+        tap = start + tl.arange(0, TAPS)
+        here = seen[:, None] + _offsets(tap, row_stride, CHANNELS, SIDE)[None, :]
+        left = tl.load(here, mask=(tap < SIDE * SIDE * CHANNELS)[None, :], other=0.0)
+        right = tl.load(kernel + tap[:, None] * OUTPUTS + output[None, :])
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    place = (client * pixels + mine) * OUTPUTS
+    tl.store(out + place[:, None] + output[None, :], total, mask=(pixel < pixels)[:, None])
 
 
 @triton.jit
 def weigh(
     padded,
-    by_scores,
-    out,
-    pixels,
-    height,
-    width,
+    slopes,
+    winners,
+    by_kernels,
+    by_biases,
+    cells,
+    high,
+    wide,
     each,
-    corner,
     client_stride,
     image_stride,
     row_stride,
-    slope_client_stride,
-    slope_image_stride,
-    slope_row_stride,
-    OUTPUTS: tl.constexpr,
     CHANNELS: tl.constexpr,
     SIDE: tl.constexpr,
-    SUMMED: tl.constexpr,
-    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    CELLS: tl.constexpr,
     TAPS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
-    """Sum, over some of the pixels, what some taps saw there times the slopes there."""
+    """Sum, over some of the cells, what some taps saw under each cell's winner times the cell's slope."""
     client = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
     tap = tl.program_id(0) * TAPS + tl.arange(0, TAPS)
-    real = tap < SIDE * SIDE * CHANNELS
-    offset = tap // (SIDE * CHANNELS) * row_stride + tap % (SIDE * CHANNELS)
-    column = tl.arange(0, WIDE)
+    offset, real = _offsets(tap, row_stride, CHANNELS, SIDE), (tap < SIDE * SIDE * CHANNELS)[None, :]
+    output = tl.arange(0, OUTPUTS)
     seen = padded + client * client_stride
-    slopes = by_scores + corner + client * slope_client_stride
-    total = tl.zeros((TAPS, WIDE), tl.float32)
-    last = tl.minimum(pixels, (part + 1) * each)
-    for first in range(part * each, last, SUMMED):
-        pixel = first + tl.arange(0, SUMMED)
-        inside = pixel < last
-        image = pixel // (height * width)
-        row = (pixel // width) % height
-        here = image * image_stride + row * row_stride + pixel % width * CHANNELS
-        there = image * slope_image_stride + row * slope_row_stride + pixel % width * OUTPUTS
-        # Read along the taps, which lie side by side in memory, then turned.
-        left = tl.load(seen + here[:, None] + offset[None, :], mask=inside[:, None] & real[None, :], other=0.0)
-        right = tl.load(
-            slopes + there[:, None] + column[None, :], mask=inside[:, None] & (column[None, :] < OUTPUTS), other=0.0
-        )
-        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
-    place = (part * tl.num_programs(1) + client) * (SIDE * SIDE * CHANNELS * OUTPUTS) + tap[:, None] * OUTPUTS
-    tl.store(out + place + column[None, :], total, mask=real[:, None] & (column[None, :] < OUTPUTS))
-
-
-@triton.jit
-def pool(
-    scores,
-    out,
-    winners,
-    count,
-    high,
-    wide,
-    height,
-    width,
-    corner,
-    image_stride,
-    row_stride,
-    OUTPUTS: tl.constexpr,
-    STRIPE: tl.constexpr,
-):
-    """Keep the largest of four where it is positive, and remember which it was."""
-    at = tl.program_id(0).to(tl.int64) * STRIPE + tl.arange(0, STRIPE)
-    inside = at < count
-    channel = at % OUTPUTS
-    column = at // OUTPUTS % wide
-    row = at // (OUTPUTS * wide) % high
-    image = at // (OUTPUTS * wide * high)
-    first = scores + ((image * height + 2 * row) * width + 2 * column) * OUTPUTS + channel
-    best = tl.load(first, mask=inside, other=0.0)
-    winner = tl.zeros((STRIPE,), tl.int32)
-    for other in tl.static_range(1, 4):
-        value = tl.load(first + (other // 2) * width * OUTPUTS + (other % 2) * OUTPUTS, mask=inside, other=0.0)
-        # A number that is none wins, as it does in torch, so that it is not lost to sight.
-        wins = (value > best) | (value != value)  # noqa: PLR0124  so it is told in Triton
-        best = tl.where(wins, value, best)
-        winner = tl.where(wins, other, winner)
-    dead = best <= 0
-    place = out + corner + image * image_stride + row * row_stride + column * OUTPUTS + channel
-    tl.store(place, tl.where(dead, 0.0, best), mask=inside)
-    tl.store(winners + at, tl.where(dead, 4, winner).to(tl.uint8), mask=inside)
+    total = tl.zeros((OUTPUTS, TAPS), tl.float32)
+    sums = tl.zeros((OUTPUTS,), tl.float32)
+    last = tl.minimum(cells, (part + 1) * each)
+    for start in range(part * each, last, CELLS):
+        cell = start + tl.arange(0, CELLS)
+        inside = (cell < last)[:, None]
+        mine = tl.minimum(cell, cells - 1)
+        place = ((client * cells + mine) * OUTPUTS)[:, None] + output[None, :]
+        slope = tl.load(slopes + place, mask=inside, other=0.0)
+        winner = tl.load(winners + place, mask=inside, other=4).to(tl.int32)
+        row, column = mine // wide % high, mine % wide
+        corner = mine // (wide * high) * image_stride + 2 * row * row_stride + 2 * column * CHANNELS
+        here = seen + corner[:, None] + offset[None, :]
+        sums += tl.sum(tl.where(winner < 4, slope, 0.0), 0)
+        for pixel in tl.static_range(4):
+            left = tl.load(here + (pixel // 2) * row_stride + (pixel % 2) * CHANNELS, mask=real, other=0.0)
+            right = tl.where(winner == pixel, slope, 0.0)
+            # The smaller of the two is turned.
+            total = tl.dot(tl.trans(right), left, total, input_precision=PRECISION)
+    whose = part * tl.num_programs(1) + client
+    place = (whose * ROWS + tap) * OUTPUTS
+    tl.store(by_kernels + place[:, None] + output[None, :], tl.trans(total))
+    if tl.program_id(0) == 0:
+        tl.store(by_biases + whose * OUTPUTS + output, sums)
 
 
 @triton.jit
 def unpool(
-    slope,
+    slopes,
     winners,
     out,
     count,
     high,
     wide,
     corner,
-    slope_image_stride,
-    slope_row_stride,
-    slope_column_stride,
-    slope_channel_stride,
     image_stride,
     row_stride,
     OUTPUTS: tl.constexpr,
     STRIPE: tl.constexpr,
 ):
-    """Hand each slope to the number that won."""
+    """Hand each cell's slope to the pixel that won."""
     at = tl.program_id(0).to(tl.int64) * STRIPE + tl.arange(0, STRIPE)
     inside = at < count
-    channel = at % OUTPUTS
+    output = at % OUTPUTS
     column = at // OUTPUTS % wide
     row = at // (OUTPUTS * wide) % high
     image = at // (OUTPUTS * wide * high)
-    source = image * slope_image_stride + row * slope_row_stride
-    value = tl.load(
-        slope + source + column * slope_column_stride + channel * slope_channel_stride, mask=inside, other=0.0
-    )
+    slope = tl.load(slopes + at, mask=inside, other=0.0)
     winner = tl.load(winners + at, mask=inside, other=4).to(tl.int32)
-    first = out + corner + image * image_stride + 2 * row * row_stride + 2 * column * OUTPUTS + channel
-    for other in tl.static_range(4):
-        place = first + (other // 2) * row_stride + (other % 2) * OUTPUTS
-        tl.store(place, tl.where(winner == other, value, 0.0), mask=inside)
+    first = out + corner + image * image_stride + 2 * row * row_stride + 2 * column * OUTPUTS + output
+    for pixel in tl.static_range(4):
+        place = first + (pixel // 2) * row_stride + (pixel % 2) * OUTPUTS
+        tl.store(place, tl.where(winner == pixel, slope, 0.0), mask=inside)
