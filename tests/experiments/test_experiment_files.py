@@ -82,6 +82,7 @@ def test_every_run_has_a_file_of_its_own():
         ({"seed": "[1, 1]"}, r"seed 1: two runs have the same settings"),
         ({"malicious": "12"}, r"malicious: 12 of 12 clients; state from 0 to 11"),
         ({"malicious": "0"}, r"attack: nobody is there to attack"),
+        ({"attack_from": "9"}, r"attack_from: the attack would begin in round 9"),
         ({"shards": "[4, 13]"}, r"shards\[1\]: 13 shards for 12 clients; use at most 4"),
         ({"shards": "5"}, r"shards: 5 shards of 12 clients leave some with 2, .* use at most 4 shards"),
         ({"estimator": '{ kind = "bulyan", epsilon = 0.25 }'}, r"estimator: Bulyan withstands .* n >= 4f \+ 3"),

@@ -54,6 +54,15 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another():
     assert first == again != other
 
 
+@pytest.mark.parametrize("attack", ["tma", {"kind": "mra", "boost": "shard"}])
+def test_an_attack_may_begin_in_a_later_round(attack):
+    calm = Simulation(experiment(SMALL), workers=1)
+    late = Simulation(experiment(SMALL | {"attack": attack, "attack_from": 2}), workers=1)
+    honest = [state.model for state, _ in calm.rounds()]
+    found = [state.model for state, _ in late.rounds()]
+    assert [torch.equal(one, other) for one, other in zip(honest, found, strict=True)] == [True, True, False]
+
+
 LARGER = SMALL | {
     "data": {"kind": "synthetic", "train": 720, "test": 200, "noise": 0.2},
     "model": {"kind": "mlp", "hidden": [32]},

@@ -25,8 +25,10 @@ __all__ = ["digest", "header", "holds"]
 def digest(experiment: Experiment) -> str:
     """Return SHA-256 of the settings, in an order that does not depend on how they were written."""
     settings = msgspec.json.encode(experiment, order="deterministic")
-    # Runs of before there was noise keep their names: to have none is to say nothing about it.
-    return hashlib.sha256(settings.replace(b',"privacy":null', b"")).hexdigest()
+    # Runs of before there were these settings keep their names: to have none is to say nothing about it.
+    for unsaid in (b',"attack_from":0', b',"privacy":null'):
+        settings = settings.replace(unsaid, b"")
+    return hashlib.sha256(settings).hexdigest()
 
 
 def header(

@@ -167,7 +167,8 @@ class Simulation:
 
     def _train(self, state: State, watch: Stopwatch) -> tuple[Tensor, Memory | None]:
         """Return what every client sends, [n, d], and the clients' momentum afterwards."""
-        attackers, everyone = self._attackers, range(self.experiment.clients)
+        attackers = self._attackers if state.round >= self.experiment.attack_from else None
+        everyone = range(self.experiment.clients)
         honest = [client for client in everyone if attackers is None or client not in attackers.clients]
         # Malicious clients that train as the others do train along with them.
         astray = attackers is not None and not attackers.attack.trains_honestly

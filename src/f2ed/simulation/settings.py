@@ -54,6 +54,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     malicious: Annotated[int, Meta(ge=0)] = 0
     """How many are feared; they attack if there is an attack, and train honestly if not."""
     attack: AnyAttack | None = None
+    attack_from: Annotated[int, Meta(ge=0)] = 0
+    """The round, counted from 0, in which they begin to attack; until then they train honestly."""
     estimator: AnyEstimator
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
