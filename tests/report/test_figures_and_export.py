@@ -1,6 +1,7 @@
 """Figures and exports, read back with other programs."""
 
 import csv
+import re
 import sys
 import xml.etree.ElementTree as ET
 
@@ -37,6 +38,18 @@ def test_a_figure_has_a_panel_per_attack_and_the_pages_colours(runs, tmp_path):
         assert title in text
     for name in ("mean", "krum", "trimmed-mean", "filter-l2"):
         assert look(name).colour.lower() in text
+
+
+def test_a_panel_keeps_its_height_beside_a_long_legend(tmp_path):
+    demo(tmp_path / "runs", attacks=("tma",), estimators=("mean", "krum", "trimmed-mean", "filter-l2", "median", "nnm"))
+    (path,) = write_figures(read_runs([tmp_path / "runs"])[0], tmp_path, "svg")
+    _, background, *_ = (
+        node
+        for node in ET.parse(path).iter()
+        if node.get("id", "").startswith("patch_")  # noqa: S314  our own file
+    )
+    heights = [float(height) for height in re.findall(r"[ML] \S+ (\S+)", background[0].get("d"))]
+    assert max(heights) - min(heights) > 50
 
 
 def test_each_setting_is_a_figure_of_its_own(tmp_path):

@@ -14,7 +14,7 @@ __all__ = ["draw"]
 
 
 def draw(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], folder: Path) -> list[Path]:
-    """Write the figure into the folder, one file for each data set and network; return the files."""
+    """Write the figure into the folder, one file for each data set; return the files."""
     return write_figures(_relabelled(figure, cells, found), folder, "svg")
 
 
@@ -33,9 +33,13 @@ def _relabelled(name: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -
 
 
 def _named(cell: Cell, header: RunHeader) -> RunHeader:
-    """Give each data set as the file calls it a figure of its own; masks change no curve."""
+    """Give each data set as the file calls it a figure of its own.
+
+    Masks change no curve, and an attack that is run with a training or a network of its own is a panel like the others.
+    """
     data = {"kind": cell.arm.get("data") or cell.experiment.data.__struct_config__.tag}
-    settings = {key: value for key, value in header.settings.items() if key != "secure"} | {"data": data}
+    own = {"secure", "training", "model"}
+    settings = {key: value for key, value in header.settings.items() if key not in own} | {"data": data}
     return msgspec.structs.replace(header, arm=cell.arm, settings=settings)
 
 

@@ -38,6 +38,7 @@ _STYLE: dict[Any, Any] = {
 }
 _PANEL = (1.8, 1.65)
 """Inches: four panels are as wide as a page of text."""
+_LEGEND_LINE = 0.18
 _COLUMNS = 4
 
 
@@ -74,7 +75,10 @@ def _figure(members: Sequence[Arm], setting: str) -> "Figure":
     attacks = list(dict.fromkeys(arm.attack for arm in members))
     columns = min(3 if len(attacks) in {3, 5, 6, 9} else _COLUMNS, len(attacks))
     rows = -(-len(attacks) // columns)
-    figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    entries = len(dict.fromkeys(arm.estimator for arm in members))
+    beside = min(entries, 2 * columns)
+    height = _PANEL[1] * rows + _LEGEND_LINE * -(-entries // beside)
+    figure = Figure(figsize=(_PANEL[0] * columns, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for letter, (panel, attack) in enumerate(zip(panels, attacks, strict=False)):
         title = f"({chr(ord('a') + letter)}) {attack}" if letter < 26 else attack
@@ -82,7 +86,7 @@ def _figure(members: Sequence[Arm], setting: str) -> "Figure":
     for panel in panels[len(attacks) :]:
         panel.set_axis_off()
     lines = {line.get_label(): line for panel in panels for line in panel.get_lines()}
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=min(len(lines), 2 * columns))
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=beside)
     if setting:
         figure.suptitle(setting, fontsize=9)
     return figure
