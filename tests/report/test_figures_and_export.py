@@ -43,11 +43,8 @@ def test_a_figure_has_a_panel_per_attack_and_the_pages_colours(runs, tmp_path):
 def test_a_panel_keeps_its_height_beside_a_long_legend(tmp_path):
     demo(tmp_path / "runs", attacks=("tma",), estimators=("mean", "krum", "trimmed-mean", "filter-l2", "median", "nnm"))
     (path,) = write_figures(read_runs([tmp_path / "runs"])[0], tmp_path, "svg")
-    _, background, *_ = (
-        node
-        for node in ET.parse(path).iter()
-        if node.get("id", "").startswith("patch_")  # noqa: S314  our own file
-    )
+    tree = ET.parse(path)  # noqa: S314  our own file
+    _, background, *_ = (node for node in tree.iter() if node.get("id", "").startswith("patch_"))
     heights = [float(height) for height in re.findall(r"[ML] \S+ (\S+)", background[0].get("d"))]
     assert max(heights) - min(heights) > 50
 

@@ -36,8 +36,8 @@ def check(experiment: Experiment) -> None:
         raise ConfigError('attack: nobody is there to attack; state malicious = 1 or more, or attack = "none"')
     if experiment.attack is not None and experiment.attack_from >= experiment.rounds:
         raise ConfigError(
-            f"attack_from: the attack would begin in round {experiment.attack_from}, and the last of {experiment.rounds} "
-            f"rounds is {experiment.rounds - 1}; let it begin sooner, or take more rounds"
+            f"attack_from: the attack would begin in round {experiment.attack_from}, and the last round is "
+            f"{experiment.rounds - 1}; let it begin sooner, or take more rounds"
         )
     if experiment.rows > clients:
         raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
