@@ -11,6 +11,7 @@ from f2ed.experiments.paper import released, stated
 __all__ = [
     "CLOSE",
     "OURS",
+    "THEIRS",
     "Table",
     "agreement",
     "behind",
