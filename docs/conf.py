@@ -15,7 +15,7 @@ sequence.write(HERE / "diagrams")
 write_page(
     [HERE.parent / "results" / "fig2_shards"],
     HERE / "_build" / "extra" / "example_report.html",
-    title="The paper's cells",
+    title="Figure 2 of the paper",
 )
 
 project = "f2ed"
