@@ -214,8 +214,13 @@ def test_the_worst_case_names_the_attack_and_puts_the_best_rule_first(cells):
     ]  # fmt: skip
     table = worst_case(cells, matched(cells, logs))
     assert [row[1:] for row in table.rows] == [
-        ("FilterL2", "90.0", "80.0 (TMA (authors), of 2 attacks)", "40.0 (MRA (authors))"),
-        ("Mean", "90.0", "10.0 (TMA (authors), of 2 attacks)", "40.0 (MRA (authors))"),
+        ("FilterL2", "90.0", "80.0 (TMA (authors))", "40.0 (MRA (authors))"),
+        ("Mean", "90.0", "10.0 (TMA (authors))", "40.0 (MRA (authors))"),
+    ]
+    tried = {slug: found for slug, found in matched(cells, logs).items() if "mra" not in slug}
+    assert [row[3:] for row in worst_case(cells, tried).rows] == [
+        ("80.0 (TMA (authors), of 1 tried)", "not run"),
+        ("10.0 (TMA (authors), of 1 tried)", "not run"),
     ]
 
 

@@ -23,11 +23,12 @@ class _End(NamedTuple):
 def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     """Return, for each rule and each number of malicious clients, the lowest accuracy and the largest success.
 
-    Each stands with the attack that did it, and with how many attacks were run. Rules are in the order of their worst
-    accuracy with the most malicious clients, best first.
+    Each stands with the attack that did it, and with how many attacks were run where it was not all of them. The most
+    malicious clients come first, and rules in the order of their worst accuracy with so many, best first.
     """
     ends = list(_ends(cells, found))
-    counts = sorted({cell.experiment.malicious for cell in cells})
+    counts = sorted({cell.experiment.malicious for cell in cells}, reverse=True)
+    attacks = len({cell.arm.get("attack", "none") for cell in cells} - {"none"})
     columns = (f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor"))
     head = ("shards", "rule", "no attack: accuracy", *columns)
     arms = dict.fromkeys((cell.arm.get("shards", ""), cell.arm.get("estimator", "")) for cell in cells)
@@ -37,8 +38,8 @@ def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
         if here:
             calm = [end for end in here if end.attack == "none"]
             cut = [[end for end in here if end.malicious == count and end.attack != "none"] for count in counts]
-            texts = [text for several in cut for text in (_lowest(several), _largest(several))]
-            lowest = min((end.accuracy for end in cut[-1]), default=0.0)
+            texts = [text for several in cut for text in (_lowest(several, attacks), _largest(several))]
+            lowest = min((end.accuracy for end in cut[0]), default=0.0)
             calmly = f"{100 * calm[-1].accuracy:.1f}" if calm else "not run"
             rows.append((shards, -lowest, (shards, rule, calmly, *texts)))
     order = list(dict.fromkeys(shards for shards, _ in arms))
@@ -62,11 +63,12 @@ def _ends(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Iterator[_End]:
         )
 
 
-def _lowest(ends: Sequence[_End]) -> str:
+def _lowest(ends: Sequence[_End], attacks: int) -> str:
     if not ends:
         return "not run"
     worst = min(ends, key=lambda end: end.accuracy)
-    return f"{100 * worst.accuracy:.1f} ({worst.attack}, of {len(ends)} attacks)"
+    some = f", of {len(ends)} tried" if len(ends) < attacks else ""
+    return f"{100 * worst.accuracy:.1f} ({worst.attack}{some})"
 
 
 def _largest(ends: Sequence[_End]) -> str:
