@@ -4,6 +4,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 
@@ -16,10 +18,11 @@ def test_the_page_is_what_the_script_makes_of_the_records():
     assert (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8") == reproducing.page(RESULTS)
 
 
-def test_so_is_the_worst_case_on_the_front_page():
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert reproducing.BEGIN in index
-    assert reproducing.front(RESULTS, index) == index
+@pytest.mark.parametrize(("page", "short"), [("docs/index.md", False), ("README.md", True)])
+def test_so_is_the_worst_case_on_the_front_pages(page, short):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert reproducing.BEGIN in text
+    assert reproducing.front(RESULTS, text, short=short) == text
 
 
 def test_what_was_not_run_is_said(tmp_path):

@@ -1,4 +1,4 @@
-"""Write docs/reproducing.md, and the worst case on the front page, from the records under results/.
+"""Write docs/reproducing.md, and the worst case on both front pages, from the records under results/.
 
     python docs/scripts/reproducing.py
 
@@ -190,15 +190,23 @@ def _distribution(path: Path) -> str:
     return "\n".join(lines)
 
 
-def front(results: Path, text: str) -> str:
-    """Return the front page with the worst case between its marks."""
+def front(results: Path, text: str, *, short: bool = False) -> str:
+    """Return a front page with the worst case between its marks; a short one has shards and most malicious alone."""
     each = reproduced("worst-case", results)
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    runs = f"{len(each.found)} of {len(each.cells)} runs were made: `f2ed reproduce worst-case`."
-    (table,) = tables("worst-case", each.cells, each.found) if each.found else (None,)
-    body = "It was not run.\n" if table is None else f"{table.markdown()}\n{each.file.about} {runs}\n"
+    body = "It was not run.\n"
+    if each.found:
+        (table,) = tables("worst-case", each.cells, each.found)
+        runs = f"{len(each.found)} of {len(each.cells)} runs were made: `f2ed reproduce worst-case`."
+        body = _short(table).markdown() if short else f"{table.markdown()}\n{each.file.about} {runs}\n"
     return f"{before}{BEGIN}\n{body}{END}{after}"
+
+
+def _short(table: Table) -> Table:
+    most = table.rows[0][0]
+    head = (table.head[1], "no attack", "worst accuracy", "worst backdoor")
+    return Table("", head, tuple(row[1:5] for row in table.rows if row[0] == most))
 
 
 def draw_all(results: Path) -> None:
@@ -218,12 +226,13 @@ def draw_all(results: Path) -> None:
 
 
 def main() -> None:
-    """Write both, and the pictures."""
+    """Write the pages and the pictures."""
     docs, results = ROOT / "docs", ROOT / "results"
     draw_all(results)
     (docs / "reproducing.md").write_text(page(results), encoding="utf-8")
-    index = docs / "index.md"
-    index.write_text(front(results, index.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in (docs / "index.md", ROOT / "README.md"):
+        made = front(results, path.read_text(encoding="utf-8"), short=path.name == "README.md")
+        path.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":
