@@ -42,6 +42,13 @@ def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(t
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
 
 
+def test_that_noise_is_left_out_is_said(tmp_path):
+    run = tmp_path / "run.toml"
+    run.write_text(RUN + "l2 = 0.5\nprivacy = 2.0\n")
+    audit(f"{run} --quick --out {tmp_path / 'out'} --trials 1 --sizes 1 --rounds 5")
+    assert "noise (multiplier 2) is left out" in (tmp_path / "out" / "audit.md").read_text()
+
+
 def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
     with pytest.raises(SystemExit):

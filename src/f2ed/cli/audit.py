@@ -68,8 +68,8 @@ def command(
     labels and single clients, and to say whether an image was there, for several sizes of shards. Without a file,
     MNIST is used where it is found and scikit-learn's digits where not. With one, data, width of a dense
     model, batch, clients, shards, schedule and rounds (at most 100 of either) are the run's own; its first run, if
-    the file has several. Views are made anew from these settings: records hold no updates. What the leak meter read in
-    the run is taken from its records.
+    the file has several. Noise is left out, which is said. Views are made anew from these settings: records hold no
+    updates. What the leak meter read in the run is taken from its records.
 
     Example: f2ed audit
 
@@ -80,6 +80,11 @@ def command(
         raise ConfigError("--note needs the records of a run: name a file that ends in .jsonl")
     run, log = (None, None) if file is None else _experiment(file)
     recorded = [] if log is None else [remark.sentence for remark in privacy([log])]
+    if run is not None and run.privacy is not None:
+        recorded.append(
+            f"The run's noise (multiplier {run.privacy.multiplier:g}) is left out: the server is shown means without "
+            "it, and finds more here than it would there."
+        )
     stated = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}
     settings = _settings(run, quick=quick)
     changed: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
