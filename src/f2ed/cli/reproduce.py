@@ -53,7 +53,7 @@ def reproduce(
     """Reproduce a figure of the paper: run its grid or what is left of it, draw it, and compare.
 
     The table sets what was measured beside each number that the paper's text states, over the seeds there are. What was
-    not run is said. The whole grid of a figure is hours of a large GPU: its file has parts, of which the first matter most
+    not run is said. The whole grid of a figure is hours of a GPU: its file has parts, of which the first matter most
     (f2ed reproduce fig2 --part stated). The records are those of f2ed run, and are shared with it.
 
     Example: f2ed reproduce fig2 --quick --jobs 2
