@@ -46,7 +46,7 @@ test-browser: $(VENV)/.browser ## test the page in Chromium, which is installed 
 
 test-deployment: $(VENV)/.dev ## start real processes with TLS and test them (minutes)
 	$(PIP) 'flwr[simulation]==1.41.0'
-	ls tests/deployment/test_*.py | xargs -P 4 -n 1 $(BIN)/pytest -q
+	$(BIN)/pytest tests/deployment
 
 lint: $(VENV)/.dev ## style, types and layers
 	$(BIN)/ruff format --check

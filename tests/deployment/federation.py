@@ -17,7 +17,6 @@ sys.path.insert(0, str(APP))
 from sums.desk import Desk  # noqa: E402  from the app that is deployed
 from sums.task import moved  # noqa: E402
 
-NODES = 8
 PATIENCE = 400.0
 """Beyond this a test fails; what is waited for takes a small part of it on a quiet machine."""
 
@@ -114,8 +113,3 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < until, f"it did not come about in {PATIENCE:g} s"
         time.sleep(0.05)
-
-
-def dropped(audit):
-    """Return who dropped out, by an audit line."""
-    return sorted(map(int, audit["dropped"]))

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
-from federation import NODES
-
-from f2ed.flower.processes import offspring
 
 sys.path.insert(0, str(Path(__file__).parent / "app"))
 
@@ -108,30 +104,3 @@ def _written(pid, pages):
         for run in np.split(there, np.flatnonzero(np.diff(there) > 1) + 1):
             if len(run):
                 yield (begin + int(run[0])) * _PAGE, (begin + int(run[-1]) + 1) * _PAGE
-
-
-def everywhere(deployment, search):
-    """Search the memory of the server's processes and of each node's; return what was found where."""
-    owners = {"server": deployment.superlink} | deployment.nodes
-    try:
-        return {who: set().union(*map(search.in_process, family(process))) for who, process in owners.items()}
-    except PermissionError:
-        pytest.skip("on this machine nobody may read the memory of a process, not even of one that they started")
-
-
-def family(process):
-    """Return a process and all that it started."""
-    return [process.pid, *offspring([process.pid])]
-
-
-def sent(run, search):
-    """Search all messages as the server and each node saw them, request and reply, serialised."""
-    found = {client: search.in_file(run.desk.path(f"wire/node_{client}")) for client in range(NODES)}
-    return found | {"server": search.in_file(run.desk.path("wire/server"))}
-
-
-def on_disk(deployment, search):
-    """Search what the SuperLink keeps, and all logs."""
-    files = [*deployment.folder.glob("superlink.db*"), *deployment.folder.glob("*.log")]
-    assert len(files) > NODES
-    return set().union(*map(search.in_file, files))

@@ -1,19 +1,44 @@
 """Real processes: a SuperLink and eight SuperNodes on loopback, with TLS and node authentication, in two shards.
 
 One deployment serves all tests of this file, in their order: starting it costs more than a round. Every model is
-compared, to the bit, with the one that the survivors alone give. The mode is all-or-nothing.
+compared, to the bit, with the one that the survivors alone give.
 """
 
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from federation import NODES, Federation, dropped, wait_until
-from memory import Search, everywhere, family, on_disk, sent
+from federation import Federation, wait_until
+from memory import Search
 
-STRANGER = NODES
+from f2ed.flower.local import Deployment
+from f2ed.flower.processes import offspring
 
-# In order of time: a run whose server is killed, and the run that goes on after it.
+NODES, STRANGER = 8, 8
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deployment")
+    with Deployment(folder, nodes=NODES, shards=2, crowd=3, strangers=1, spares=5) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shards(deployment):
+    return deployment.roster.plan(0).shards
+
+
+def without(shard, client):
+    return [each for each in shard if each != client]
+
+
+def dropped(audit):
+    return sorted(map(int, audit["dropped"]))
+
+
+# In order of time: a run of the mode all-or-nothing, whose server is killed; the run that goes on after it; a run of
+# the tolerant mode.
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +55,37 @@ def again(deployment):
     run = Federation(deployment, "again", after=1, **settings).begin().ready()
     yield run
     run.end()
+
+
+@pytest.fixture(scope="module")
+def tolerant(deployment):
+    return Federation(deployment, "tolerant", **{"f2ed-mode": "dropout-tolerant"}).begin().ready()
+
+
+def everywhere(deployment, search):
+    """Search the memory of the server's processes and of each node's; return what was found where."""
+    owners = {"server": deployment.superlink} | deployment.nodes
+    try:
+        return {who: set().union(*map(search.in_process, family(process))) for who, process in owners.items()}
+    except PermissionError:
+        pytest.skip("on this machine nobody may read the memory of a process, not even of one that they started")
+
+
+def family(process):
+    return [process.pid, *offspring([process.pid])]
+
+
+def sent(run, search):
+    """Search all messages as the server and each node saw them, request and reply, serialised."""
+    found = {client: search.in_file(run.desk.path(f"wire/node_{client}")) for client in range(NODES)}
+    return found | {"server": search.in_file(run.desk.path("wire/server"))}
+
+
+def on_disk(deployment, search):
+    """Search what the SuperLink keeps, and all logs."""
+    files = [*deployment.folder.glob("superlink.db*"), *deployment.folder.glob("*.log")]
+    assert len(files) > NODES
+    return set().union(*map(search.in_file, files))
 
 
 def test_the_search_finds_plain_updates_where_nothing_protects_them(deployment, first):
@@ -152,3 +208,43 @@ def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again,
     assert again.equals_the_survivors([other])
     deployment.stop(deployment.nodes[one[3]])
     deployment.start_node_again(one[3])
+
+
+def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, shards):
+    one, other = shards
+    tolerant.ask(**{f"c{one[0]}_Invite": "die", f"c{other[1]}_Peers": "die"})
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[0], other[1]])
+    assert audit["opened"] == [0, 1]
+    assert audit["hidden_among"] == 3
+    assert tolerant.equals_the_survivors([without(one, one[0]), without(other, other[1])])
+    deployment.replace_node(one[0])
+    deployment.replace_node(other[1])
+
+
+def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(deployment, tolerant, shards):
+    one, other = shards
+    orders = {f"c{one[2]}_Delivery": "die", f"c{other[2]}_Peers": "garbage", f"c{other[0]}_Peers": "hold"}
+    tolerant.ask(**orders)
+    tolerant.until_heard(other[3], "Peers")
+    deployment.stop(deployment.nodes[other[3]])
+    deployment.start_node_again(other[3])
+    tolerant.desk.put(f"release/{other[0]}.Peers")
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[2], other[2]]), "one was killed, one sent garbage, and the restarted one is in"
+    assert audit["opened"] == [0, 1]
+    assert tolerant.equals_the_survivors([without(one, one[2]), without(other, other[2])])
+    deployment.replace_node(one[2])
+
+
+def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):
+    one, other = shards
+    tolerant.ask(**{f"c{one[3]}_Alive": "die", f"c{other[0]}_Confirmations": "die"})
+    audit = tolerant.result()
+    assert dropped(audit) == sorted([one[3], other[0]])
+    assert audit["opened"] == [0, 1]
+    assert tolerant.equals_the_survivors([one, other])
+    search = Search(range(NODES), rounds=[1, 2, 3])
+    assert all(each.client == who for who, found in everywhere(deployment, search).items() for each in found)
+    assert not any(sent(tolerant, search).values())
+    assert not on_disk(deployment, search)
