@@ -79,11 +79,13 @@ def beside_the_records(figure: str, panels: Sequence[Panel]) -> Table:
     rows = []
     for panel in panels:
         attack = _as_the_authors_ran_it(panel)
-        for rule, value in released(figure, panel.data, attack or "").items():
+        if attack is None:
+            continue
+        for rule, value in released(figure, panel.data, attack).items():
             for arm in (rule, THEIRS) if rule == OURS else (rule,):
                 ours = panel.arms.get(arm)
                 difference = "" if ours is None else f"{100 * (ours.mean - value) + 0.0:+.2f}"
-                names = (panel.data, str(attack), panel.measure, arm)
+                names = (panel.data, attack, panel.measure, arm)
                 rows.append((*names, number(ours), f"{100 * value:.2f}", difference))
     head = ("data", "attack", "measured", "rule", "ours", "the authors' record", "ours - theirs")
     return Table("Beside the authors' own records", head, tuple(rows), 4)

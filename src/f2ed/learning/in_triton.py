@@ -33,9 +33,20 @@ class _Tile(NamedTuple):
         return min(8, self.warps * max(1, channels // 32))
 
 
-_FORWARD_FROM_PICTURES, _FORWARD = _Tile(64, 32, 4), _Tile(16, 32, 1)
+class _Tiles(NamedTuple):
+    """What suits inputs of few channels, such as pictures, and what suits many."""
+
+    few: _Tile
+    many: _Tile
+
+    def of(self, channels: int) -> _Tile:
+        """Return what suits so many."""
+        return self.many if channels >= 32 else self.few
+
+
+_FORWARD = _Tiles(_Tile(64, 32, 4), _Tile(16, 32, 1))
+_SUM = _Tiles(_Tile(16, 32, 2), _Tile(16, 64, 2))
 _BACKWARD = _Tile(32, 32, 1)
-_SUM_FROM_PICTURES, _SUM = _Tile(16, 32, 2), _Tile(16, 64, 2)
 _EACH = 128
 """How many cells one program of `weigh` sums. Not a matter of how many clients there are, so that no bit is."""
 _STRIPE = 1024
@@ -107,7 +118,7 @@ def _pooled(padded: Tensor, kernels: Tensor, biases: Tensor, edge: int) -> tuple
     side, channels, outputs = kernels.shape[-1], padded.shape[-1], _power(kernels.shape[1])
     clients, batch = padded.shape[:2]
     high, wide = ((length - side + 1) // 2 for length in padded.shape[2:4])
-    tile = _FORWARD if channels >= _FORWARD.taps else _FORWARD_FROM_PICTURES
+    tile = _FORWARD.of(channels)
     rows = _as_rows(kernels.permute(0, 3, 4, 2, 1), channels, outputs, tile.taps)
     out = padded.new_zeros(clients, batch, high + 2 * edge, wide + 2 * edge, outputs)
     winners = torch.empty(clients, batch, high, wide, outputs, dtype=torch.uint8, device=padded.device)
@@ -140,7 +151,7 @@ def _weighed(padded: Tensor, slope: Tensor, winners: Tensor, shape: torch.Size) 
     clients, wanted, real, side, _ = shape
     batch, high, wide, outputs = winners.shape[1:]
     channels, cells = padded.shape[-1], batch * high * wide
-    tile = _SUM if channels >= _FORWARD.taps else _SUM_FROM_PICTURES
+    tile = _SUM.of(channels)
     groups, parts = triton.cdiv(side * side * channels, tile.taps), triton.cdiv(cells, _EACH)
     by_kernels = padded.new_empty(parts, clients, groups * tile.taps, outputs)
     by_biases = padded.new_empty(parts, clients, outputs)

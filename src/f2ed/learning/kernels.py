@@ -16,6 +16,12 @@ def _offsets(tap, row_stride, CHANNELS: tl.constexpr, SIDE: tl.constexpr):
 
 
 @triton.jit
+def _place(number, high, wide, image_stride, row_stride, column_stride):
+    """Say where a cell or pixel lies, counted through all images of a client."""
+    return number // (wide * high) * image_stride + number // wide % high * row_stride + number % wide * column_stride
+
+
+@triton.jit
 def convolve_and_pool(
     padded,
     kernels,
@@ -49,11 +55,8 @@ def convolve_and_pool(
     inside = cell < cells
     # Programs at the end do the last cell several times over, which is cheaper than asking at every step.
     mine = tl.minimum(cell, cells - 1)
-    column = mine % wide
-    row = mine // wide % high
-    image = mine // (wide * high)
     output = tl.arange(0, OUTPUTS)
-    seen = padded + client * client_stride + image * image_stride + 2 * row * row_stride + 2 * column * CHANNELS
+    seen = padded + client * client_stride + _place(mine, high, wide, image_stride, 2 * row_stride, 2 * CHANNELS)
     kernel = kernels + client * (ROWS * OUTPUTS)
     first = tl.zeros((CELLS, OUTPUTS), tl.float32)
     second = tl.zeros((CELLS, OUTPUTS), tl.float32)
@@ -78,7 +81,7 @@ def convolve_and_pool(
     best, winner = _larger(best, winner, fourth, 3)
     best += tl.load(biases + client * OUTPUTS + output)[None, :]
     dead = best <= 0
-    place = corner + client * out_client_stride + image * out_image_stride + row * out_row_stride + column * OUTPUTS
+    place = corner + client * out_client_stride + _place(mine, high, wide, out_image_stride, out_row_stride, OUTPUTS)
     tl.store(out + place[:, None] + output[None, :], tl.where(dead, 0.0, best), mask=inside[:, None])
     place = (client * cells + mine) * OUTPUTS
     tl.store(winners + place[:, None] + output[None, :], tl.where(dead, 4, winner).to(tl.uint8), mask=inside[:, None])
@@ -115,8 +118,7 @@ def convolve(
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     mine = tl.minimum(pixel, pixels - 1)
     output = tl.arange(0, OUTPUTS)
-    corner = mine // (height * width) * image_stride + mine // width % height * row_stride + mine % width * CHANNELS
-    seen = padded + client * client_stride + corner
+    seen = padded + client * client_stride + _place(mine, height, width, image_stride, row_stride, CHANNELS)
     kernel = kernels + client * (ROWS * OUTPUTS)
     total = tl.zeros((PIXELS, OUTPUTS), tl.float32)
     for start in range(0, ROWS, TAPS):
@@ -168,8 +170,7 @@ def weigh(
         place = ((client * cells + mine) * OUTPUTS)[:, None] + output[None, :]
         slope = tl.load(slopes + place, mask=inside, other=0.0)
         winner = tl.load(winners + place, mask=inside, other=4).to(tl.int32)
-        row, column = mine // wide % high, mine % wide
-        corner = mine // (wide * high) * image_stride + 2 * row * row_stride + 2 * column * CHANNELS
+        corner = _place(mine, high, wide, image_stride, 2 * row_stride, 2 * CHANNELS)
         here = seen + corner[:, None] + offset[None, :]
         sums += tl.sum(tl.where(winner < 4, slope, 0.0), 0)
         for pixel in tl.static_range(4):
@@ -201,13 +202,9 @@ def unpool(
     """Hand each cell's slope to the pixel that won."""
     at = tl.program_id(0).to(tl.int64) * STRIPE + tl.arange(0, STRIPE)
     inside = at < count
-    output = at % OUTPUTS
-    column = at // OUTPUTS % wide
-    row = at // (OUTPUTS * wide) % high
-    image = at // (OUTPUTS * wide * high)
     slope = tl.load(slopes + at, mask=inside, other=0.0)
     winner = tl.load(winners + at, mask=inside, other=4).to(tl.int32)
-    first = out + corner + image * image_stride + 2 * row * row_stride + 2 * column * OUTPUTS + output
+    first = out + corner + _place(at // OUTPUTS, high, wide, image_stride, 2 * row_stride, 2 * OUTPUTS) + at % OUTPUTS
     for pixel in tl.static_range(4):
         place = first + (pixel // 2) * row_stride + (pixel % 2) * OUTPUTS
         tl.store(place, tl.where(winner == pixel, slope, 0.0), mask=inside)
