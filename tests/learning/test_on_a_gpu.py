@@ -5,7 +5,7 @@ import torch
 from cohorts import ROUND, SEED, Attentive, reference
 from torch import nn
 
-from f2ed.learning import batched
+from f2ed.learning import batched, cohort
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Synthetic
 from f2ed.learning.evaluate import Evaluator
@@ -22,6 +22,7 @@ MODELS = {
     "dense": Mlp(hidden=(9, 5))(SHAPE, 3, 0),
     "convolutions": Cnn(filters=3, hidden=5)(SHAPE, 3, 0),
     "attention": Attentive(),
+    "group norm": nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)),
     "batch norm": nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)),
 }
 
@@ -45,12 +46,24 @@ def gpu_jobs(training, partition=None, clients=5, **changes):
 )
 def test_updates_equal_the_reference(name, partition, training):
     network, work = MODELS[name].to("cuda"), gpu_jobs(training, partition)
-    cohort = Cohort(network, device="cuda")
+    train = Cohort(network, device="cuda")
     start = flatten(network)
-    updates = cohort(start, work, seed=SEED, round_=ROUND)
+    updates = train(start, work, seed=SEED, round_=ROUND)
     assert updates.is_cuda
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
-    assert torch.equal(cohort(start, work, seed=SEED, round_=ROUND), updates)
+    assert torch.equal(train(start, work, seed=SEED, round_=ROUND), updates)
+
+
+def test_clients_of_a_wide_convolutional_model_train_in_turn(monkeypatch):
+    network, work = MODELS["group norm"].to("cuda"), gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    monkeypatch.setattr(cohort, "_FILLS_A_GPU", 0)
+    groups, real = [], cohort.by_vmap
+    monkeypatch.setattr(
+        cohort, "by_vmap", lambda model, at_once: groups.append(at_once) or real(model, at_once=at_once)
+    )
+    updates = Cohort(network, device="cuda")(flatten(network), work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+    assert groups == [1]
 
 
 @pytest.mark.parametrize("name", ["dense", "convolutions"])

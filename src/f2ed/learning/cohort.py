@@ -23,6 +23,8 @@ __all__ = ["Cohort"]
 
 # As many clients at once as keep their weights and gradients in a core's share of the cache.
 _COORDINATES_AT_ONCE = 1 << 20
+# Convolutions of so many weights keep a GPU busy with one client, and those of many clients at once are slower.
+_FILLS_A_GPU = 1 << 20
 
 
 class Cohort:
@@ -89,8 +91,10 @@ class Cohort:
         by_hands = [hand for _ in range(self.workers) if (hand := by_hand(self.model, convolutions))]
         if by_hands:
             yield "by hand", list[Gradients](by_hands)
-        if not (on_cpu and has_convolutions(self.model)):
+        if not has_convolutions(self.model):
             yield "vmap", [by_vmap(self.model) for _ in range(self.workers)]
+        elif not on_cpu:
+            yield "vmap", [by_vmap(self.model, at_once=1 if self.layout.trained > _FILLS_A_GPU else None)]
 
     def _train_alone(self, start: Tensor, jobs: Sequence[Job], out: Tensor, seed: int, round_: int) -> None:
         """Train client by client, each worker with a copy of the model."""

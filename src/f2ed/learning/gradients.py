@@ -19,10 +19,11 @@ A client's loss is the sum over its batch, each sample times its share; one with
 """
 
 
-def by_vmap(model: nn.Module) -> Gradients:
+def by_vmap(model: nn.Module, *, at_once: int | None = None) -> Gradients:
     """Return the gradients of any model whose forward pass is a pure function of weights and images.
 
-    Each answer has a copy of the model, whose tensors are swapped at every call: use it in one thread at a time.
+    Given `at_once`, it takes so many clients at a time. Each answer has a copy of the model, whose tensors are
+    swapped at every call: use it in one thread at a time.
     """
     shape, model = layout(model), copy.deepcopy(model)
 
@@ -31,5 +32,5 @@ def by_vmap(model: nn.Module) -> Gradients:
         scores = functional_call(model, tensors, (images,))
         return (cross_entropy(scores, labels, reduction="none") * share).sum()
 
-    batched: Gradients = vmap(grad(loss), in_dims=(0, None, 0, 0, 0))
+    batched: Gradients = vmap(grad(loss), in_dims=(0, None, 0, 0, 0), chunk_size=at_once)
     return batched
