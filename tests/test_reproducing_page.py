@@ -19,7 +19,7 @@ def test_the_page_is_what_the_script_makes_of_the_records():
 
 
 @pytest.mark.parametrize(("page", "short"), [("docs/index.md", False), ("README.md", True)])
-def test_so_is_the_worst_case_on_the_front_pages(page, short):
+def test_so_are_the_worst_cases_on_the_front_pages(page, short):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert reproducing.BEGIN in text
     assert reproducing.front(RESULTS, text, short=short) == text

@@ -20,7 +20,7 @@ from f2ed.experiments.comparison import OURS, Table, agreement, beside_the_paper
 from f2ed.experiments.distribution import Distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, released, sources, stated
+from f2ed.experiments.paper import FIGURES, WORST_CASES, released, sources, stated
 from f2ed.records import RunLog, read_folder
 from f2ed.report.quantiles import draw_quantiles
 
@@ -82,7 +82,7 @@ def reproduced(name: str, results: Path) -> Reproduced:
 
 def page(results: Path) -> str:
     """Return the page."""
-    every = [reproduced(name, results) for name in FIGURES if name != "worst-case"]
+    every = [reproduced(name, results) for name in FIGURES if name not in WORST_CASES]
     parts = [HEAD, "".join(_worst_first(every, results)), READING]
     by_name = {each.name: each for each in every}
     ends = {name: each.ends for name, each in by_name.items()}
@@ -191,33 +191,48 @@ def _distribution(path: Path) -> str:
 
 
 def front(results: Path, text: str, *, short: bool = False) -> str:
-    """Return a front page with the worst case between its marks; a short one has shards and most malicious alone."""
-    each = reproduced("worst-case", results)
+    """Return a front page with the worst cases between its marks; a short one has shards and most malicious alone."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    body = "It was not run.\n"
-    if each.found:
-        (table,) = tables("worst-case", each.cells, each.found)
-        runs = f"{len(each.found)} of {len(each.cells)} runs were made: `f2ed reproduce worst-case`."
-        body = _short(table).markdown() if short else f"{table.markdown()}\n{each.file.about} {runs}\n"
+    every = [reproduced(name, results) for name in WORST_CASES]
+    if not all(each.found for each in every):
+        body = "It was not run.\n"
+    elif short:
+        body = _short(*(_table(each) for each in every)).markdown()
+    else:
+        body = "\n".join(f"{_caption(each)}\n\n{_table(each).markdown()}" for each in every)
     return f"{before}{BEGIN}\n{body}{END}{after}"
 
 
-def _short(table: Table) -> Table:
-    most = table.rows[0][0]
-    head = (table.head[1], "no attack", "worst accuracy", "worst backdoor")
-    return Table("", head, tuple(row[1:5] for row in table.rows if row[0] == most))
+def _caption(each: Reproduced) -> str:
+    runs = f"{len(each.found)} of {len(each.cells)} runs were made: `f2ed reproduce {each.name}`."
+    return f"**{each.file.title}.** {each.file.about} {runs}"
+
+
+def _table(each: Reproduced) -> Table:
+    (table,) = tables(each.name, each.cells, each.found)
+    return table
+
+
+def _short(even: Table, few: Table) -> Table:
+    """Return the rows with shards of both worst cases side by side, in the order of the first."""
+    most, head = even.rows[0][0], [even.head[1]]
+    for labels in ("all labels", "few labels"):
+        head += [f"{labels}: no attack", "worst accuracy", "worst backdoor"]
+    beside = {row[1]: row[2:5] for row in few.rows if row[0] == most}
+    rows = tuple((*row[1:5], *beside[row[1]]) for row in even.rows if row[0] == most)
+    return Table("", tuple(head), rows)
 
 
 def draw_all(results: Path) -> None:
-    """Draw what was run of each figure, but for the worst case, which is a table."""
+    """Draw what was run of each figure, but for the worst cases, which are tables."""
     for old in PICTURES.glob("*.svg"):
         old.unlink()
     if (path := results / "fig3" / "distribution.json").exists():
         found = msgspec.json.decode(path.read_bytes(), type=Distribution)
         sides = {"Five clients of one shard": found.clients, "The five shard means": found.shards}
         draw_quantiles(sides, PICTURES / "fig3-distribution.svg")
-    for each in (reproduced(name, results) for name in FIGURES if name != "worst-case"):
+    for each in (reproduced(name, results) for name in FIGURES if name not in WORST_CASES):
         if each.found:
             with TemporaryDirectory() as folder:
                 for path in draw(each.name, each.cells, each.found, Path(folder)):

@@ -224,6 +224,20 @@ def test_the_worst_case_names_the_attack_and_puts_the_best_rule_first(cells):
     ]
 
 
+def test_the_worst_case_is_a_mean_over_the_seeds_with_half_their_range(cells):
+    ends = {("none", 0): 0.9, ("none", 1): 0.92, ("TMA (authors)", 0): 0.6, ("TMA (authors)", 1): 0.8}
+    logs = [
+        log(
+            cell, accuracy=ends.get((cell.arm["attack"], cell.experiment.seed), 0.65), success=cell.experiment.seed / 10
+        )
+        for cell in cells
+        if cell.arm["estimator"] == "FilterL2"
+    ]
+    # Over both seeds MRA, always at 65, hurts more than TMA at 60 and 80.
+    (row,) = worst_case(cells, matched(cells, logs)).rows
+    assert row[1:] == ("FilterL2", "91.0 ± 1.0", "65.0 ± 0.0 (MRA (authors))", "5.0 ± 5.0 (MRA (authors))")
+
+
 def test_every_figure_has_its_file_and_its_numbers_are_shares():
     assert all(experiment_file(figure).exists() for figure in FIGURES)
     assert stated("fig2", "mnist", "FilterL2")["KA"] == pytest.approx(0.9486)

@@ -19,7 +19,7 @@ from f2ed.experiments.comparison import Table, agreement, costs
 from f2ed.experiments.distribution import Distribution, distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, experiment_file, sources
+from f2ed.experiments.paper import FIGURES, WORST_CASES, experiment_file, sources
 from f2ed.learning.datasets import Mnist
 from f2ed.records import RunLog
 from f2ed.records import read as read_records
@@ -28,11 +28,11 @@ from f2ed.report.reading import find
 
 __all__ = ["reproduce"]
 
-Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "all"]
+Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "worst-few-labels", "all"]
 
 
 def reproduce(
-    figure: Annotated[Figure, Parameter(help="A figure of the paper, worst-case, or all of them.")],
+    figure: Annotated[Figure, Parameter(help="A figure of the paper, a worst case, or all of them.")],
     /,
     *,
     quick: Annotated[
@@ -98,7 +98,7 @@ def _conclude(
         return
     ends = panels(cells, found)
     made, said = tables(name, cells, found, beside=full is None), standing(name, cells, found)
-    if full is not None and name != "worst-case":
+    if full is not None and name not in WORST_CASES:
         table, sentence = _agreement(name, ends, full)
         made, said = [*made, table], [*said, sentence]
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from f2ed.experiments.comparison import Table, behind, beside_the_paper, beside_the_records, by_shards, every_arm
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.outcomes import Panel, panels
+from f2ed.experiments.paper import WORST_CASES
 from f2ed.experiments.worst import worst_case
 from f2ed.records import RunLog
 
@@ -13,7 +14,7 @@ __all__ = ["shown", "standing", "tables"]
 
 def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, beside: bool = True) -> list[Table]:
     """Return the figure's tables; first, if asked for, ours beside the paper's numbers and the authors' records."""
-    if figure == "worst-case":
+    if figure in WORST_CASES:
         return [worst_case(cells, found)]
     ends = shown(cells, found)
     if figure == "fig6":
@@ -27,7 +28,7 @@ def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, b
 
 def standing(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[str]:
     """Say where FilterL2 is not among the best, the worst first; nothing for a figure that compares no rules."""
-    return [] if figure in {"fig6", "worst-case"} else behind(shown(cells, found))
+    return [] if figure in {"fig6", *WORST_CASES} else behind(shown(cells, found))
 
 
 def shown(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:

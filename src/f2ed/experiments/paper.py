@@ -7,7 +7,7 @@ from pathlib import Path
 
 from f2ed.errors import ConfigError
 
-__all__ = ["FIGURES", "experiment_file", "released", "sources", "stated"]
+__all__ = ["FIGURES", "WORST_CASES", "experiment_file", "released", "sources", "stated"]
 
 FIGURES = {
     "fig1": "fig1_iid",
@@ -16,8 +16,12 @@ FIGURES = {
     "fig5": "fig5_noniid_shards",
     "fig6": "fig6_shard_count",
     "worst-case": "worst_case",
+    "worst-few-labels": "worst_case_few_labels",
 }
 """Figure 3 is no grid of runs: see `distribution`."""
+
+WORST_CASES = ("worst-case", "worst-few-labels")
+"""Those that are no figures of the paper, but tables of our own."""
 
 _PACKED = Path(__file__).with_name("files")
 _CHECKOUT = Path(__file__).parents[3] / "experiments"

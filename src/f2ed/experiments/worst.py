@@ -1,7 +1,7 @@
 """The worst case: for every rule, with and without shards, what the attack that hurts it most does to it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from f2ed.experiments.comparison import Table
 from f2ed.experiments.grid import Cell
@@ -11,69 +11,70 @@ from f2ed.records import RunLog
 __all__ = ["worst_case"]
 
 
-class _End(NamedTuple):
-    shards: str
-    malicious: int
-    rule: str
-    attack: str
-    accuracy: float
-    success: float | None
+class _Seeds(list[float]):
+    """The ends of one arm under one attack, a share of one for each seed."""
+
+    @property
+    def mean(self) -> float:
+        return sum(self) / len(self)
+
+    def text(self, attack: str = "") -> str:
+        """Write the mean in percent, half the range over the seeds if there are several, and the attack."""
+        spread = f" ± {50 * (max(self) - min(self)):.1f}" if len(self) > 1 else ""
+        return f"{100 * self.mean:.1f}{spread}{f' ({attack})' if attack else ''}"
+
+
+class _Arm:
+    """A rule, with or without shards, and with so many malicious clients: its ends by attack."""
+
+    def __init__(self) -> None:
+        self.accuracy: dict[str, _Seeds] = defaultdict(_Seeds)
+        self.success: dict[str, _Seeds] = defaultdict(_Seeds)
+
+    def add(self, cell: Cell, log: RunLog) -> None:
+        last, attack = log.rounds[-1], cell.arm.get("attack", "none")
+        self.accuracy[attack].append(last.accuracy)
+        if measure(cell.experiment.attack) == "success" and last.success is not None:
+            self.success[attack].append(last.success)
+
+    @property
+    def attacks(self) -> list[str]:
+        """The attacks that were run, the one that hurts the accuracy most first."""
+        return sorted(self.accuracy.keys() - {"none"}, key=lambda attack: self.accuracy[attack].mean)
+
+    def lowest(self, attacks: int) -> str:
+        if not self.attacks:
+            return "not run"
+        some = f", of {len(self.attacks)} tried" if len(self.attacks) < attacks else ""
+        return self.accuracy[self.attacks[0]].text(self.attacks[0] + some)
+
+    def largest(self) -> str:
+        worst = max(self.success, key=lambda attack: self.success[attack].mean, default=None)
+        return "not run" if worst is None else self.success[worst].text(worst)
 
 
 def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     """Return, for each rule and each number of malicious clients, the lowest accuracy and the largest success.
 
-    Each stands with the attack that did it, and with how many attacks were run where it was not all of them. The most
-    malicious clients come first, and rules in the order of their worst accuracy with so many, best first.
+    Each is a mean over the seeds. It stands with the attack that did it, and with how many attacks were run where it
+    was not all of them. The most malicious clients come first, and rules in the order of their worst accuracy with so
+    many, best first.
     """
-    ends = list(_ends(cells, found))
+    arms: dict[tuple[str, str], dict[int, _Arm]] = defaultdict(lambda: defaultdict(_Arm))
+    for cell in cells:
+        if (log := found.get(cell.slug)) is not None:
+            place = cell.arm.get("shards", ""), cell.arm.get("estimator", "")
+            arms[place][cell.experiment.malicious].add(cell, log)
     counts = sorted({cell.experiment.malicious for cell in cells}, reverse=True)
     attacks = len({cell.arm.get("attack", "none") for cell in cells} - {"none"})
+    order = list(dict.fromkeys(cell.arm.get("shards", "") for cell in cells))
+    rows = []
+    for (shards, rule), by_count in arms.items():
+        texts = [text for count in counts for text in (by_count[count].lowest(attacks), by_count[count].largest())]
+        most = by_count[counts[0]]
+        lowest = most.accuracy[most.attacks[0]].mean if most.attacks else 0.0
+        calm = next((arm.accuracy["none"].text() for arm in by_count.values() if "none" in arm.accuracy), "not run")
+        rows.append((order.index(shards), -lowest, (shards, rule, calm, *texts)))
     columns = (f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor"))
     head = ("shards", "rule", "no attack: accuracy", *columns)
-    arms = dict.fromkeys((cell.arm.get("shards", ""), cell.arm.get("estimator", "")) for cell in cells)
-    rows = []
-    for shards, rule in arms:
-        here = [end for end in ends if (end.shards, end.rule) == (shards, rule)]
-        if here:
-            calm = [end for end in here if end.attack == "none"]
-            cut = [[end for end in here if end.malicious == count and end.attack != "none"] for count in counts]
-            texts = [text for several in cut for text in (_lowest(several, attacks), _largest(several))]
-            lowest = min((end.accuracy for end in cut[0]), default=0.0)
-            calmly = f"{100 * calm[-1].accuracy:.1f}" if calm else "not run"
-            rows.append((shards, -lowest, (shards, rule, calmly, *texts)))
-    order = list(dict.fromkeys(shards for shards, _ in arms))
-    rows.sort(key=lambda row: (order.index(row[0]), row[1]))
-    return Table("The worst case", head, tuple(texts for _, _, texts in rows), 2)
-
-
-def _ends(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Iterator[_End]:
-    for cell in cells:
-        if (log := found.get(cell.slug)) is None:
-            continue
-        last = log.rounds[-1]
-        targeted = measure(cell.experiment.attack) == "success"
-        yield _End(
-            cell.arm.get("shards", ""),
-            cell.experiment.malicious,
-            cell.arm.get("estimator", ""),
-            cell.arm.get("attack", "none"),
-            last.accuracy,
-            last.success if targeted else None,
-        )
-
-
-def _lowest(ends: Sequence[_End], attacks: int) -> str:
-    if not ends:
-        return "not run"
-    worst = min(ends, key=lambda end: end.accuracy)
-    some = f", of {len(ends)} tried" if len(ends) < attacks else ""
-    return f"{100 * worst.accuracy:.1f} ({worst.attack}{some})"
-
-
-def _largest(ends: Sequence[_End]) -> str:
-    targeted = [(end.success, end.attack) for end in ends if end.success is not None]
-    if not targeted:
-        return "not run"
-    success, attack = max(targeted)
-    return f"{100 * success:.1f} ({attack})"
+    return Table("The worst case", head, tuple(texts for *_, texts in sorted(rows)), 2)
