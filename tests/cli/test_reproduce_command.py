@@ -72,6 +72,18 @@ def test_from_records_alone_nothing_is_run(f2ed):
     assert "no finished run of" in status
 
 
+def test_a_record_from_before_a_setting_was_there_is_in_the_same_figure(f2ed):
+    f2ed("reproduce", "fig2", "--part", "calm")
+    record = next(Path("runs/fig2_shards").glob("*mean*.jsonl"))
+    header, *rounds = record.read_text().splitlines()
+    old = json.loads(header)
+    del old["settings"]["attack_from"], old["settings"]["client_momentum"]
+    record.write_text("\n".join([json.dumps(old), *rounds, ""]))
+    _, out = f2ed("reproduce", "fig2", "--from", "runs/fig2_shards")
+    assert "2 of 4 runs are there" in out
+    assert out.count("Figure:") == 1
+
+
 def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "No full runs were there to check these conclusions with." in out

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,14 +39,17 @@ def _named(cell: Cell, header: RunHeader) -> RunHeader:
     Masks change no curve, and an attack that is run with a training or a network of its own is a panel like the others.
     """
     data = {"kind": cell.arm.get("data") or cell.experiment.data.__struct_config__.tag}
-    own = {"secure", "training", "model"}
-    settings = {key: value for key, value in header.settings.items() if key not in own} | {"data": data}
+    settings = _settings(cell, without={"secure", "training", "model"}) | {"data": data}
     return msgspec.structs.replace(header, arm=cell.arm, settings=settings)
 
 
 def _by_shards(cell: Cell, header: RunHeader) -> RunHeader:
     """Make the number of shards tell the curves of one panel apart, and not the figures."""
     label = f"{cell.arm['estimator']}, {cell.arm['shards']} shards"
-    settings = {key: value for key, value in header.settings.items() if key not in {"shards", "secure"}}
-    settings["estimator"] = {"kind": label}
+    settings = _settings(cell, without={"shards", "secure"}) | {"estimator": {"kind": label}}
     return msgspec.structs.replace(header, arm=cell.arm | {"estimator": label}, settings=settings)
+
+
+def _settings(cell: Cell, *, without: set[str]) -> dict[str, Any]:
+    """Return the cell's settings, not the record's: one from before a setting was there would stand apart."""
+    return {key: value for key, value in msgspec.to_builtins(cell.experiment).items() if key not in without}
