@@ -40,7 +40,8 @@ class _Arm:
     @property
     def attacks(self) -> list[str]:
         """The attacks that were run, the one that hurts the accuracy most first."""
-        return sorted(self.accuracy.keys() - {"none"}, key=lambda attack: self.accuracy[attack].mean)
+        tried = [attack for attack in self.accuracy if attack != "none"]
+        return sorted(tried, key=lambda attack: self.accuracy[attack].mean)
 
     def lowest(self, attacks: int) -> str:
         if not self.attacks:
