@@ -139,13 +139,13 @@ def test_where_ours_is_behind_comes_first_and_only_seeds_in_common_count():
     said = behind(
         [
             panel("none", FilterL2=measured(0.90, 0.80), Mean=measured(0.904)),
-            panel("KA", FilterL2=measured(0.90), Krum=measured(0.91), Mean=measured(0.2)),
+            panel("KA", FilterL2=measured(0.90, 0.70), Krum=measured(0.91), Mean=measured(0.2)),
             panel("MRA", "success", FilterL2=measured(0.30), Mean=measured(0.10)),
             panel("TMA", FilterL2=measured(0.90), Mean=measured(0.95, first=1)),
         ]
     )
     assert said[0].startswith("mnist, MRA: FilterL2 is 20.0 points behind Mean")
-    assert said[1].startswith("mnist, KA: FilterL2 is 1.0 points behind Krum")
+    assert said[1] == "mnist, KA: FilterL2 is 1.0 points behind Krum (accuracy 90.00 against 91.00)."
     assert (
         said[2]
         == "FilterL2 is best, or within 0.5 points of the best rule, in 1 of 3 panels that were run with another rule."

@@ -146,11 +146,11 @@ def by_shards(panels: Sequence[Panel]) -> Table:
 def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:
     """Say where an arm is neither best nor close to it, the worst first; then, in one sentence, where it is."""
     gaps = [(panel, gap) for panel in panels if (gap := panel.gap(arm)) is not None]
-    far = sorted((each for each in gaps if each[1][0] > CLOSE), key=lambda each: -each[1][0])
+    far = sorted((each for each in gaps if each[1].size > CLOSE), key=lambda each: -each[1].size)
     said = [
-        f"{panel.data}, {panel.attack}: {arm} is {100 * gap:.1f} points behind {best} "
-        f"({panel.measure} {number(panel.arms[arm])} against {number(panel.arms[best])})."
-        for panel, (gap, best) in far
+        f"{panel.data}, {panel.attack}: {arm} is {100 * gap.size:.1f} points behind {gap.best} "
+        f"({panel.measure} {number(gap.mine)} against {number(gap.theirs)})."
+        for panel, gap in far
     ]
     missing = [panel for panel in panels if panel.gap(arm) is None]
     if gaps:

@@ -5,7 +5,7 @@ Records are matched to runs by their settings, so that names, and settings added
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 import msgspec
 
@@ -38,10 +38,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """The mean over the seeds."""
         return sum(self.ends.values()) / len(self.ends)
 
-    def over(self, seeds: Iterable[int]) -> float:
-        """Return the mean over some of the seeds."""
-        kept = [self.ends[seed] for seed in seeds]
-        return sum(kept) / len(kept)
+    def beside(self, other: "Measured") -> "Measured":
+        """Return what was measured with seeds that the other was run with too."""
+        shared = {seed: end for seed, end in self.ends.items() if seed in other.ends}
+        return msgspec.structs.replace(self, ends=shared)
 
 
 @final
@@ -53,8 +53,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     measure: Measure
     arms: dict[str, Measured | None]
 
-    def gap(self, arm: str) -> tuple[float, str] | None:
-        """Return by how much an arm is behind the best other one (below zero: ahead), and which that is.
+    def gap(self, arm: str) -> "Gap | None":
+        """Return by how much an arm is behind the best other one; None where there is no other.
 
         Two arms are compared over the seeds that both were run with.
         """
@@ -62,12 +62,21 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
         if mine is None:
             return None
         sign = 1 if self.measure == "accuracy" else -1
-        gaps = [
-            (sign * (found.over(shared) - mine.over(shared)), name)
-            for name, found in self.arms.items()
-            if found is not None and name != arm and (shared := found.ends.keys() & mine.ends.keys())
-        ]
-        return max(gaps, default=None)
+        gaps = []
+        for name, found in self.arms.items():
+            if found is not None and name != arm and found.ends.keys() & mine.ends.keys():
+                here, there = mine.beside(found), found.beside(mine)
+                gaps.append(Gap(sign * (there.mean - here.mean), name, here, there))
+        return max(gaps, key=lambda gap: (gap.size, gap.best), default=None)
+
+
+class Gap(NamedTuple):
+    """How far an arm is behind the best other one, below zero if it is ahead, and what was measured of the two."""
+
+    size: float
+    best: str
+    mine: Measured
+    theirs: Measured
 
 
 def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
