@@ -16,7 +16,8 @@ from differences import differences, where_it_is_weak
 
 from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
-from f2ed.experiments.comparison import OURS, THEIRS, Table, agreement, beside_the_paper, costs, number
+from f2ed.experiments.comparison import OURS, THEIRS, Table, agreement, beside_the_paper, number
+from f2ed.experiments.costs import costs
 from f2ed.experiments.distribution import Distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
@@ -55,7 +56,7 @@ READING = """## How to read it
   backdoored model.
 - Two seeds of the same setting may differ by half a point of accuracy on MNIST. Smaller differences mean little.
 - The paper's bound, 12 · malicious < shards, holds in none of its own settings; nor, so, here.
-- Seconds are those of the wall clock; several runs may have shared the device.
+- Seconds are those of the wall clock. Where several runs shared the device, its own time for each is said too.
 - The spoilt weight is what shards with an attacker had in the last five rounds, all shards together having 100 %. Where
   it is nothing, what the attack seems to get is the model's own mistake.
 """
@@ -69,6 +70,8 @@ class Reproduced(NamedTuple):
     cells: list[Cell]
     found: dict[str, RunLog]
     ends: list[Panel]
+    logs: list[RunLog]
+    """All that was run, also for other figures."""
 
 
 def reproduced(name: str, results: Path) -> Reproduced:
@@ -77,7 +80,7 @@ def reproduced(name: str, results: Path) -> Reproduced:
     cells = expand(file)
     logs = [log for stem in FIGURES.values() if (results / stem).is_dir() for log in read_folder(results / stem)]
     found = matched(cells, logs)
-    return Reproduced(name, file, cells, found, panels(cells, found))
+    return Reproduced(name, file, cells, found, panels(cells, found), logs)
 
 
 def page(results: Path) -> str:
@@ -159,7 +162,9 @@ def _figure(each: Reproduced) -> str:
     lines += [f"### {table.title}: {each.name}\n\n{table.markdown()}" for table in made]
     drawn = sorted(PICTURES.glob(f"{each.name}-*.svg"))
     lines += [f"![{each.file.title}: {path.stem}](figures/reproduced/{path.name})\n" for path in drawn]
-    lines.append(f"{len(each.found)} of the file's {len(each.cells)} runs were made: {costs(each.ends)}.\n")
+    lines.append(
+        f"{len(each.found)} of the file's {len(each.cells)} runs were made: {costs(each.found.values(), each.logs)}.\n"
+    )
     return "\n".join(lines)
 
 

@@ -11,7 +11,6 @@ from f2ed.experiments.comparison import (
     beside_the_paper,
     beside_the_records,
     by_shards,
-    costs,
     every_arm,
 )
 from f2ed.experiments.distribution import distribution, share_between
@@ -69,7 +68,7 @@ def log(cell, *, accuracy=0.9, success=None, every=None, **settings):
 
 
 def measured(*ends, first=0):
-    return Measured(ends=dict(enumerate(ends, first)), seconds=2.0, device="cpu")
+    return Measured(ends=dict(enumerate(ends, first)))
 
 
 def panel(attack, measure="accuracy", data="mnist", **arms):
@@ -199,11 +198,6 @@ def test_the_number_of_shards_is_a_table_of_its_own_in_their_order():
 def test_a_table_of_all_rules_leaves_out_those_never_run():
     table = every_arm([panel("none", Mean=measured(0.5), Krum=None), panel("KA", data="other", Mean=None)], "mnist")
     assert table.rows == (("Mean", "50.00"),)
-
-
-def test_costs_are_said_by_device():
-    assert costs([panel("none", Mean=measured(0.5, 0.5), Krum=None)]) == "2 seconds a run on cpu (2 runs)"
-    assert costs([]) == "nothing was run"
 
 
 def test_the_worst_case_names_the_attack_and_puts_the_best_rule_first(cells):

@@ -15,7 +15,8 @@ from f2ed.cli.pictures import draw
 from f2ed.cli.run import carry_out
 from f2ed.errors import ConfigError, MissingExtra
 from f2ed.experiments import File, expand, read
-from f2ed.experiments.comparison import Table, agreement, costs
+from f2ed.experiments.comparison import Table, agreement
+from f2ed.experiments.costs import costs
 from f2ed.experiments.distribution import Distribution, distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
@@ -101,15 +102,15 @@ def _conclude(
     if full is not None and name not in WORST_CASES:
         table, sentence = _agreement(name, ends, full)
         made, said = [*made, table], [*said, sentence]
+    cost = f"{len(found)} of {len(cells)} runs are there: {costs(found.values(), logs)}."
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "table.md"
-    page.write_text(_page(file, made, said, ends), encoding="utf-8")
+    page.write_text(_page(file, made, [*said, cost]), encoding="utf-8")
     console.print(file.about, soft_wrap=True)
     for table in made:
         _print(table, console)
-    for sentence in said:
+    for sentence in [*said, cost]:
         console.print(f"- {sentence}", soft_wrap=True)
-    console.print(f"{len(found)} of {len(cells)} runs are there; {costs(ends)}.", soft_wrap=True)
     console.print(f"Table: {page}", soft_wrap=True)
     try:
         for picture in draw(name, cells, found, folder / "figures"):
@@ -118,11 +119,10 @@ def _conclude(
         console.print(f"No figure was drawn: {missing_extra}", soft_wrap=True, markup=False)
 
 
-def _page(file: File, made: Sequence[Table], said: Sequence[str], ends: Sequence[Panel]) -> str:
+def _page(file: File, made: Sequence[Table], said: Sequence[str]) -> str:
     parts = [f"# {file.title}\n", f"{file.about}\n"]
     parts += [f"## {table.title}\n\n{table.markdown()}" for table in made]
-    parts += ["".join(f"- {sentence}\n" for sentence in said)] if said else []
-    parts.append(f"{costs(ends)}. {sources()}\n")
+    parts += ["".join(f"- {sentence}\n" for sentence in said), f"{sources()}\n"]
     return "\n".join(parts)
 
 

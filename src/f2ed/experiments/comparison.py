@@ -18,7 +18,6 @@ __all__ = [
     "beside_the_paper",
     "beside_the_records",
     "by_shards",
-    "costs",
     "every_arm",
     "number",
 ]
@@ -196,19 +195,6 @@ def agreement(quick: Sequence[Panel], full: Sequence[Panel]) -> tuple[Table, str
         else "No full runs were there to check these conclusions with."
     )
     return Table("Who holds", head, tuple(rows), 3), sentence
-
-
-def costs(panels: Sequence[Panel]) -> str:
-    """Say how long a run takes on average, device by device."""
-    seconds: dict[str, list[float]] = {}
-    for panel in panels:
-        for found in panel.arms.values():
-            if found is not None:
-                seconds.setdefault(found.device, []).extend([found.seconds] * len(found.ends))
-    parts = [
-        f"{sum(each) / len(each):.0f} seconds a run on {device} ({len(each)} runs)" for device, each in seconds.items()
-    ]
-    return "; ".join(parts) or "nothing was run"
 
 
 def _calm(panels: Sequence[Panel], data: str) -> float | None:

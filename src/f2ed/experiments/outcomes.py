@@ -25,11 +25,9 @@ _LATE = 5
 
 @final
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an arm's runs: a share of one for each seed, and seconds and device of a run."""
+    """The end of an arm's runs: a share of one for each seed."""
 
     ends: dict[int, float]
-    seconds: float
-    device: str
     spoilt: float | None = None
     """The weight of shards with an attacker over the last rounds; None without one, or for a rule without weights."""
 
@@ -134,8 +132,6 @@ def _arm(cell: Cell) -> str:
 def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
     return Measured(
         ends={log.header.seed: _end(log, kind) for log in logs},
-        seconds=sum(record.seconds.total for log in logs for record in log.rounds) / len(logs),
-        device=" and ".join(dict.fromkeys(log.header.device for log in logs)),
         spoilt=_spoilt(logs),
     )
 
