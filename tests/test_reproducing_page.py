@@ -34,7 +34,7 @@ def test_so_is_the_advice_on_choosing_an_estimator():
 def test_what_was_not_run_is_said(tmp_path):
     page = reproducing.page(tmp_path)
     assert "None of it was run." in page
-    assert "0 are as good or better here, 41 were not run" in page
+    assert "0 are as good or better here, 36 were not run" in page
     assert "`f2ed reproduce fig3` does" in page
     assert "was not run" in reproducing.advice(tmp_path, f"{reproducing.BEGIN}{reproducing.END}")
     assert "It was not run." in reproducing.front(tmp_path, f"{reproducing.BEGIN}{reproducing.END}")

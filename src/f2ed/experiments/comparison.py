@@ -56,7 +56,7 @@ def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
         if attack is None:
             continue
         for arm in (OURS, "Mean"):
-            value = stated(figure, panel.data.split()[0], arm).get(attack.split()[0])
+            value = stated(figure, panel.data, arm).get(attack.split()[0])
             if value is None:
                 continue
             rows.append(_beside(panel, attack, arm, value))
