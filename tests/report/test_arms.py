@@ -41,6 +41,11 @@ def test_noise_is_a_setting_and_older_records_had_none():
     assert [(arm.setting, len(arm.runs)) for arm in found] == [("noise 0.1", 1), ("noise none", 2)]
 
 
+def test_the_round_in_which_an_attack_begins_is_a_setting_and_in_older_records_it_was_the_first():
+    found = arms([run(), run(attack_from=0), run(attack_from=10)])
+    assert [(arm.setting, len(arm.runs)) for arm in found] == [("attack from 0", 2), ("attack from 10", 1)]
+
+
 def test_the_privacy_table_tells_the_epsilon_of_who_lost_most():
     noisy = header(privacy={"multiplier": 0.1, "delta": 1e-5})
     told = Run("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))

@@ -95,10 +95,14 @@ def _of_a_kind(path: str, settings: Mapping[str, str]) -> bool:
 
 
 def _others(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what has a place of its own; records of before there was noise had none."""
+    """Leave out what has a place of its own.
+
+    In records of before there was noise there was none, and attacks began at once before they could begin later.
+    """
     noise = settings.get("privacy")
     told = noise.get("multiplier", "unknown") if isinstance(noise, Mapping) else "none"
-    return {key: value for key, value in settings.items() if key not in {*_OWN, "privacy"}} | {"noise": told}
+    rest = {key: value for key, value in settings.items() if key not in {*_OWN, "privacy"}}
+    return {"attack_from": 0} | rest | {"noise": told}
 
 
 def _said(path: str, value: str) -> str:
