@@ -110,6 +110,7 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
     """The wall-clock time of each stage of a round."""
 
     train: float = 0.0
+    """Next to nothing in a first round whose training another run had done."""
     attack: float = 0.0
     protect: float = 0.0
     """Waiting for clients to clip, encode and mask."""

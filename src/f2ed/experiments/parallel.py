@@ -17,6 +17,7 @@ from f2ed.experiments.grid import Cell
 from f2ed.experiments.run import Event, run_cell
 from f2ed.learning import AnyDataset, Data
 from f2ed.learning.threads import cores
+from f2ed.simulation.beginnings import Beginnings
 
 __all__ = ["run_in_processes"]
 
@@ -65,6 +66,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
     Thread(target=_leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(workers)
     loaded: dict[AnyDataset, Data] = {}
+    beginnings = Beginnings()
     while (task := tasks.get()) is not None:
         index, cell = task
         try:
@@ -72,7 +74,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
             data = loaded.get(wanted)
             if data is None:
                 data = loaded[wanted] = wanted(folder)
-            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers):
+            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, beginnings=beginnings):
                 events.put(Event(index, kind, log))
         except F2edError as error:
             events.put(f"{cell.name}: {error}")

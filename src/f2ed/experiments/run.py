@@ -20,6 +20,7 @@ from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Progress, Say, quiet
 from f2ed.records import RunHeader, RunLog, holds_records, line, read
 from f2ed.simulation import Simulation
+from f2ed.simulation.beginnings import Beginnings
 from f2ed.simulation.check import check_data
 from f2ed.simulation.state import State, pack, unpack
 
@@ -103,6 +104,7 @@ def run_cell(
     data: Data,
     device: str = "cpu",
     workers: int | None = None,
+    beginnings: Beginnings | None = None,
     say: Say = quiet,
 ) -> Iterator[tuple[Kind, RunLog]]:
     """Run one cell, or what is left of it; yield what happened with the log so far."""
@@ -115,7 +117,14 @@ def run_cell(
         raise ConfigError(f"{path} is compressed but not finished; gunzip it to go on, or delete it to begin anew")
     with _alone(path):
         simulation = Simulation(
-            cell.experiment, name=cell.name, arm=cell.arm, data=data, device=device, workers=workers, say=say
+            cell.experiment,
+            name=cell.name,
+            arm=cell.arm,
+            data=data,
+            device=device,
+            workers=workers,
+            beginnings=beginnings,
+            say=say,
         )
         log, state = _taken_up(path, simulation) or (RunLog(simulation.header, ()), None)
         _replace(path, line(log.header) + b"".join(map(line, log.rounds)))
@@ -138,10 +147,11 @@ def run_all(
     workers: int | None = None,
     say: Say = quiet,
 ) -> Iterator[Event]:
-    """Run the cells one after another."""
+    """Run the cells one after another; the training of a first round is done once for all that begin alike."""
+    beginnings = Beginnings()
     for index, cell in enumerate(cells):
         data = loaded[cell.experiment.data]
-        for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, say=say):
+        for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, beginnings=beginnings, say=say):
             yield Event(index, kind, log)
 
 

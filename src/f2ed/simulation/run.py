@@ -19,6 +19,7 @@ from f2ed.learning.threads import cores
 from f2ed.randomness import stream
 from f2ed.records import RoundRecord
 from f2ed.simulation.attackers import Attackers
+from f2ed.simulation.beginnings import Beginnings
 from f2ed.simulation.check import check, check_data
 from f2ed.simulation.header import digest, header, holds
 from f2ed.simulation.leaks import Follower, away, warning
@@ -70,6 +71,7 @@ class Simulation:
         device: str = "cpu",
         folder: Path | None = None,
         workers: int | None = None,
+        beginnings: Beginnings | None = None,
         say: Say = quiet,
     ) -> None:
         check(experiment)
@@ -84,6 +86,7 @@ class Simulation:
         self._cohort = Cohort(
             module, device=self.device, workers=workers if self.device.type == "cpu" else None, say=say
         )
+        self._beginnings = beginnings or Beginnings(0)
         self._evaluator = Evaluator(module, self.device, workers=workers)
         self._clients = hand_out(self.data.train, partition)
         picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
@@ -174,8 +177,7 @@ class Simulation:
         astray = attackers is not None and not attackers.attack.trains_honestly
         with watch("train"):
             trained = honest if astray else list(everyone)
-            jobs = [Job(client, self._clients[client], self.experiment.training) for client in trained]
-            updates = self._cohort(state.model, jobs, seed=self.experiment.seed, round_=state.round)
+            updates = self._updates(state, trained)
             memory = state.memory
             if self.experiment.client_momentum is not None and memory is not None:
                 updates, memory = ClientMomentum(self.experiment.client_momentum)(updates, trained, memory)
@@ -199,6 +201,19 @@ class Simulation:
                 updates = every
             updates[malicious] = sent.to(updates)
         return updates, memory
+
+    def _updates(self, state: State, clients: list[int]) -> Tensor:
+        """Return by how much honest training moves each client, [n, d]; another run may have trained the first round."""
+        it = self.experiment
+        jobs = [Job(client, self._clients[client], it.training) for client in clients]
+
+        def train() -> Tensor:
+            return self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
+
+        if state.round or state.model is not self._first:
+            return train()
+        alike = it.data, it.partition, it.model, it.training, it.clients, it.seed, self.device, tuple(clients)
+        return self._beginnings(alike, train)
 
     def _absent(self, round_: int) -> dict[int, str]:
         """Draw who falls silent in this round."""
