@@ -203,7 +203,7 @@ class Simulation:
         return updates, memory
 
     def _updates(self, state: State, clients: list[int]) -> Tensor:
-        """Return by how much honest training moves each client, [n, d]; another run may have trained the first round."""
+        """Return by how much honest training moves each client, [n, d]; a first round may have been trained before."""
         it = self.experiment
         jobs = [Job(client, self._clients[client], it.training) for client in clients]
 
