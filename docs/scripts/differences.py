@@ -108,7 +108,7 @@ def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
         {100 * (mean - calm):.1f} points without an attack. A smaller `epsilon` gives them back and lets in what it then
         no longer reckons with: with a quarter of the `epsilon`, in sections as the paper has it, a backdoor got from
         {100 * ours:.0f} % to {100 * theirs:.0f} %. [Reproducing the paper](reproducing.md) has the whole table, under
-        Figure 5. What the filter is worth in return is seen in the worst case, where most other rules break: the second
+        Figure 5. What the filter is worth in return is seen in the worst case, where most other rules break: the first
         table of the [front page](index.md). **A backdoor that keeps quiet** can pass a rule that looks at the spread:
         DBA, with a quarter of 20 clients malicious, got {quiet}.""",
     )

@@ -7,6 +7,7 @@ A test compares the committed pages with what this makes of the committed record
 
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -78,9 +79,14 @@ def reproduced(name: str, results: Path) -> Reproduced:
     """Read what there is of a figure; a run of one figure may be one of another's too."""
     file = read(ROOT / "experiments" / f"{FIGURES[name]}.toml")
     cells = expand(file)
-    logs = [log for stem in FIGURES.values() if (results / stem).is_dir() for log in read_folder(results / stem)]
+    logs = _every_log(results)
     found = matched(cells, logs)
     return Reproduced(name, file, cells, found, panels(cells, found), logs)
+
+
+@cache
+def _every_log(results: Path) -> list[RunLog]:
+    return [log for stem in FIGURES.values() if (results / stem).is_dir() for log in read_folder(results / stem)]
 
 
 def page(results: Path) -> str:
@@ -198,14 +204,14 @@ def _distribution(path: Path) -> str:
 
 
 def front(results: Path, text: str, *, short: bool = False) -> str:
-    """Return a front page with the worst cases between its marks; a short one has shards and most malicious alone."""
+    """Return a front page with the worst cases between its marks; if short, only with shards and most malicious."""
     every = [reproduced(name, results) for name in WORST_CASES]
     if not all(each.found for each in every):
         body = "It was not run.\n"
-    elif short:
-        body = _short(*(_table(each) for each in every)).markdown()
     else:
-        body = "\n".join(f"{_caption(each)}\n\n{_table(each).markdown()}" for each in every)
+        body = _short(*(_table(each) for each in every)).markdown()
+        if not short:
+            body = "\n".join([body, *(f"{_caption(each)}\n\n{_table(each).markdown()}" for each in every)])
     return _between(text, body)
 
 

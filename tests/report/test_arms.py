@@ -9,7 +9,7 @@ from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
 from f2ed.remarks import privacy as remarks_on_privacy
 from f2ed.report.arms import arms
-from f2ed.report.colours import DASHES, look
+from f2ed.report.colours import COLOURS, DASHES, Look, apart, look
 from f2ed.report.crowd import privacy
 from f2ed.report.reading import Run
 from f2ed.report.words import ATTACKS, ESTIMATORS
@@ -108,6 +108,21 @@ def test_the_look_of_an_unknown_estimator_depends_on_its_name_alone():
 
 def test_the_papers_two_bulyans_can_be_told_apart():
     assert look("bulyan + krum") != look("bulyan + trimmed-mean")
+
+
+def test_no_two_rules_of_a_page_look_alike_and_plain_ones_look_as_everywhere():
+    inner = [{"kind": "filter-l2"}, {"kind": "krum"}, {"kind": "trimmed-mean"}, {"kind": "median"}]
+    rules = [{"kind": kind, "inner": rule} for kind in ("bulyan", "nnm", "bucketing") for rule in inner]
+    found = arms([run(estimator=rule) for rule in (*rules, *inner, {"kind": "filter-l2", "sigma": 1.0})])
+    assert len({arm.look for arm in found}) == len(rules) + len(inner) + 1
+    plain = {arm.estimator_name: arm.look for arm in found if arm.estimator_name in {"krum", "median", "trimmed-mean"}}
+    assert plain == {name: look(name) for name in plain}
+
+
+def test_when_all_looks_are_taken_one_is_shared():
+    every = {Look(colour, dash) for colour in COLOURS for dash in DASHES}
+    assert apart(look("krum"), every) == look("krum")
+    assert apart(look("krum"), every - {look("median")}) == look("median")
 
 
 def test_the_verdict_tells_epsilon_and_whether_it_is_a_promise():

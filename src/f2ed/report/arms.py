@@ -10,7 +10,7 @@ from typing import Any, final
 
 import msgspec
 
-from f2ed.report.colours import Look, look
+from f2ed.report.colours import Look, apart, look
 from f2ed.report.reading import Run
 from f2ed.report.words import ATTACKS, ESTIMATORS, NO_ATTACK, attack_title, estimator_title, flat
 
@@ -51,7 +51,7 @@ def arms(runs: Sequence[Run]) -> list[Arm]:
     grouped: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for i in range(len(runs)):
         grouped[settings[i], attacks[i], estimators[i]].append(i)
-    variants = _variants(runs, estimators)
+    looks = _looks(runs, estimators)
     found = [
         Arm(
             key=" | ".join(labels),
@@ -60,7 +60,7 @@ def arms(runs: Sequence[Run]) -> list[Arm]:
             attack_kind=_kind(runs[members[0]], "attack"),
             estimator=labels[2],
             estimator_name=_name(runs[members[0]]),
-            look=look(_name(runs[members[0]]), variants[labels[2]]),
+            look=looks[labels[2]],
             runs=tuple(runs[i] for i in members),
         )
         for labels, members in grouped.items()
@@ -150,12 +150,19 @@ def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
     return [path for path in paths if len({table.get(path) for table in tables}) > 1]
 
 
-def _variants(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, int]:
-    """Count through the parameter sets of each estimator."""
+def _looks(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, Look]:
+    """Give each estimator a look of its own; parameter sets of one share its colour where they can.
+
+    Rules by themselves come before rules around others, so that they look as everywhere else.
+    """
     by_name: defaultdict[str, set[str]] = defaultdict(set)
     for run, label in zip(runs, labels, strict=True):
         by_name[_name(run)].add(label)
-    return {label: number for several in by_name.values() for number, label in enumerate(sorted(several))}
+    found: dict[str, Look] = {}
+    for name in sorted(by_name, key=lambda name: (name.count(" + "), name)):
+        for variant, label in enumerate(sorted(by_name[name])):
+            found[label] = apart(look(name, variant), found.values())
+    return found
 
 
 def _table(run: Run, setting: str) -> Mapping[str, Any]:

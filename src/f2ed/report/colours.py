@@ -1,14 +1,16 @@
 """One look per estimator, the same on the page and in figures (colours: Okabe and Ito, safe for the colour-blind).
 
 A look is a colour and a dash, so that lines also differ in print and for those who see few colours. Known names have
-theirs by this table; any other name has one that depends on the name alone. Yellow is left out (it vanishes on
-white), and black became a grey that shows on dark pages too.
+theirs by this table; any other name has one that depends on the name alone, unless it is taken. Yellow is left out (it
+vanishes on white), and black became a grey that shows on dark pages too.
 """
 
+from collections.abc import Container
+from itertools import product
 from typing import NamedTuple
 from zlib import crc32
 
-__all__ = ["Look", "look"]
+__all__ = ["Look", "apart", "look"]
 
 BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#0072B2",
@@ -67,3 +69,10 @@ def look(name: str, variant: int = 0) -> Look:
         found = Look(COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
     within = list(_KNOWN).index(inner) if inner in _KNOWN else crc32(inner.encode())
     return Look(found.colour, DASHES[(DASHES.index(found.dash) + within + variant) % len(DASHES)])
+
+
+def apart(wanted: Look, taken: Container[Look]) -> Look:
+    """Return the look that is wanted, or one that is not taken: first of its colour, then of the next ones."""
+    colour, dash = COLOURS.index(wanted.colour), DASHES.index(wanted.dash)
+    every = product(COLOURS[colour:] + COLOURS[:colour], DASHES[dash:] + DASHES[:dash])
+    return next((each for each in map(Look._make, every) if each not in taken), wanted)
