@@ -55,7 +55,8 @@ READING = """## How to read it
   columns exchanged; it moves in steps of 10 points. Their DBA measures one of the four bars and never the whole
   trigger. **MRA (shard)** is boosted by the size of the attacker's shard, so that the mean of the shard becomes the
   backdoored model.
-- Two seeds of the same setting may differ by half a point of accuracy on MNIST. Smaller differences mean little.
+- Two seeds of the same setting may differ by half a point of accuracy on MNIST, and by more than a point where clients
+  have three labels each. Smaller differences mean little.
 - The paper's bound, 12 · malicious < shards, holds in none of its own settings; nor, so, here.
 - Seconds are those of the wall clock. Where several runs shared the device, its own time for each is said too.
 - The spoilt weight is what shards with an attacker had in the last five rounds, all shards together having 100 %. Where
