@@ -66,8 +66,8 @@ def _few_labels(ends: Sequence[Panel]) -> str:
     reached = [end.mean for panel in ends if panel.attack == "KA (authors)" for end in panel.arms.values() if end]
     stays = "" if max(reached, default=1.0) >= stated("fig5", "mnist", OURS)["KA"] else "No rule gets there."
     return f"""**Three labels per client, KA.** The text says {_text("fig5", "mnist", "KA")}. {stays}
-        FilterL2 ends with {_ours(ends, "mnist", "KA (authors)")}, the authors'
-        FilterL2, run here, with {theirs}, ours with their epsilon with {small}, averaging with {mean}. Ten attackers can spoil ten of 25 shards, and ours
+        FilterL2 ends with {_ours(ends, "mnist", "KA (authors)")}, the authors' FilterL2, run here, with {theirs}, ours
+        with their epsilon with {small}, averaging with {mean}. Ten attackers can spoil ten of 25 shards, and ours
         reckons with that; theirs reckons with a tenth of the shards. So ours takes out more of them, and where labels
         are few it takes out honest ones: {calm} without an attack, against {calm_mean} for averaging. What that buys
         is seen under MRA (shard): {replaced_theirs} % success against the authors' FilterL2, {replaced} % against
