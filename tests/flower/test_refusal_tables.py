@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy_flower.md").read_text()
 CODE = ROOT / "src" / "f2ed"
 ERRORS = {"Refusal", "ConfigError", "PeerError"}
-OF_A_NODE = ["flower/identity.py", "flower/client_app.py", "flower/states.py", "flower/model.py"]
+OF_A_NODE = ["flower/identity.py", "flower/client_app.py", "flower/states.py", "flower/model.py", "flower/budget.py"]
 MEANT_FOR_OTHERS = {
     # The server's, or the simulation's, in a file that both sides use.
     "no roster; give the path",

@@ -6,6 +6,7 @@ shard could have, is left out with its reason, and the round goes on.
 
 from f2ed.aggregation.audit import Audit, ShardAudit
 from f2ed.aggregation.client import contribution
+from f2ed.aggregation.loss import loss
 from f2ed.aggregation.means import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
 from f2ed.aggregation.price import Price, price
 from f2ed.aggregation.task import Protocol, Task, shard_terms
@@ -20,6 +21,7 @@ __all__ = [
     "ShardMeans",
     "Task",
     "contribution",
+    "loss",
     "price",
     "robust_secure_mean",
     "shard_means",

@@ -5,8 +5,8 @@ from collections.abc import Generator
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.accountant import rho
 from f2ed.aggregation.audit import ShardAudit
+from f2ed.aggregation.loss import loss
 from f2ed.encoding import Encoding, decode_mean
 from f2ed.errors import PeerError
 from f2ed.secagg import Outcome, Replies, Requests, Terms
@@ -62,17 +62,10 @@ class Shard:
         )
 
     def _loss(self, survivors: int) -> float | None:
-        """Return what this opening costs a survivor, by the noise of those who do not help the server."""
-        if not self.terms.noise or not survivors:
+        """Return what this costs a survivor; a sum that stayed closed costs nothing."""
+        if not survivors:
             return 0.0 if self.terms.noise else None
-        # In the clear the server sees each update with its own noise alone.
-        honest = 1 if self.terms.mode == "clear" else max(1, survivors - self.terms.colluders)
-        return rho(
-            sensitivity=self._encoding.sensitivity(len(self._row)),
-            deviation=self._encoding.deviation,
-            honest=honest,
-            coordinates=len(self._row),
-        )
+        return loss(self.terms, coordinates=len(self._row), survivors=survivors)
 
     def _sent(self, requests: Requests) -> Requests:
         self._bytes_down += sum(map(len, requests.values()))

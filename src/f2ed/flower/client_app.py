@@ -14,10 +14,10 @@ import msgspec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore import log
 
-from f2ed.aggregation import contribution
+from f2ed.aggregation import contribution, loss
 from f2ed.errors import F2edError, Refusal
 from f2ed.flower.identity import Identity, identity
-from f2ed.flower.model import fingerprint, update
+from f2ed.flower.model import fingerprint, flat, update
 from f2ed.flower.states import Kept
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
 from f2ed.randomness import stream
@@ -95,10 +95,14 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
 
 
 def _trained(me: Identity, context: Context, message: Message, terms: Terms, train: Train) -> Words:
-    """Train, and encode what it changed."""
+    """Train, and encode what it changed; a node with a budget does neither for terms that it does not cover."""
     # A copy, since training may well work in place on what it was given.
     given = _one(message.content, "the request").items()
     before = ArrayRecord({name: Array(each.dtype, each.shape, each.stype, each.data) for name, each in given})
+    cost = None
+    if me.budget is not None:
+        cost = loss(terms, coordinates=len(flat(before)), survivors=terms.survivors)
+        me.budget.check(cost)
     del message.content[OURS]
     try:
         reply = train(message, context)
@@ -109,6 +113,8 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
     if reply.has_error():
         raise Refusal("the training function answered with an error; the log of the node says more")
     change = update(before, _one(reply.content, "the training function's reply"))
+    if me.budget is not None:
+        log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.epsilon)
     log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
     return contribution(change, me.id, key=_rounding(me, context, terms))(terms)
 

@@ -3,7 +3,7 @@
     flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
 
 With `f2ed-noise=1.0` the node refuses rounds whose sums have less noise for differential privacy than that many times
-the clip.
+the clip; with `f2ed-epsilon=8.0` it sends nothing more once its updates together would cost more than that.
 
 Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
 settings (or in the environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can
@@ -22,6 +22,7 @@ from flwr.app import Context
 from flwr.supercore import log
 
 from f2ed.errors import ConfigError, Refusal
+from f2ed.flower.budget import Budget
 from f2ed.flower.keyfiles import read_private, read_public
 from f2ed.flower.roster import Entry, Roster, check_signature, read_roster, signed
 from f2ed.flower.states import InContext, InFile, Store
@@ -48,6 +49,8 @@ class Identity(NamedTuple):
     """Whether the keys are known to everybody."""
     noise: float = 0.0
     """The least noise in a sum with its update, as a multiple of the clip."""
+    budget: Budget | None = None
+    """What all its updates together may cost it."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -130,18 +133,31 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
             "ask the authority to add it"
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
-    return Identity(mine.id, key, roster, InFile(folder), noise=_least_noise(settings))
+    noise = _number(settings, "f2ed-noise", 0.0)
+    return Identity(mine.id, key, roster, InFile(folder), noise=noise, budget=_budget(settings, key_path))
 
 
-def _least_noise(settings: Mapping[str, Any]) -> float:
-    given = settings.get("f2ed-noise", 0.0)
+def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:
+    """Return the node's budget; by default its ledger lies beside its key."""
+    if "f2ed-epsilon" not in settings:
+        if idle := [name for name in ("f2ed-delta", "f2ed-ledger") if name in settings]:
+            raise Refusal(f"{idle[0]} stands in the --node-config without f2ed-epsilon; state the budget, or neither")
+        return None
+    ledger = Path(str(settings.get("f2ed-ledger", key.with_suffix(".spent.json"))))
+    return Budget(ledger, _number(settings, "f2ed-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))
+
+
+def _number(settings: Mapping[str, Any], name: str, default: float, *, below: float = inf) -> float:
+    given = settings.get(name, default)
     try:
-        noise = float(given)
+        number = float(given)
     except ValueError:
-        noise = -1.0
-    if not 0 <= noise < inf:
-        raise Refusal(f"f2ed-noise is {given!r} in the --node-config; it must be a number such as 1.0, or be left out")
-    return noise
+        number = -1.0
+    if not 0 <= number < below:
+        raise Refusal(
+            f"{name} is {given!r} in the --node-config; it must be a number of 0 to {below:g}, or be left out"
+        )
+    return number
 
 
 def _tested(context: Context, wanted: str) -> Identity:

@@ -19,7 +19,7 @@ from flwr.app import ConfigRecord, Context
 
 from f2ed.errors import ConfigError
 
-__all__ = ["InContext", "InFile", "Kept", "Store"]
+__all__ = ["InContext", "InFile", "Kept", "Store", "locked", "write_whole"]
 
 _NAME = "f2ed-state"
 _MOST_JOBS = 32
@@ -91,20 +91,9 @@ class InFile:
     @contextmanager
     def open(self, job: str) -> Iterator["_File"]:
         """Lock the job: a second message waits until the first is answered."""
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
-            lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise ConfigError(
-                f"the state of this node cannot be kept in {self._folder}: {error.strerror}; name a folder that it may "
-                "write with f2ed-state in its node-config"
-            ) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
+        with locked(path, "the state of this node", "f2ed-state"):
             yield _File(path)
-        finally:
-            os.close(lock)
         _forget_old(self._folder)
 
 
@@ -121,6 +110,24 @@ class _File:
 
     def write(self, kept: Kept) -> None:
         write_whole(self._path, msgspec.msgpack.encode(kept))
+
+
+@contextmanager
+def locked(path: Path, what: str, setting: str) -> Iterator[None]:
+    """Hold the lock beside a file, in a folder that only this user may enter; whoever else wants it waits."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{what} cannot be kept in {path.parent}: {error.strerror}; name another place with {setting} in its "
+            "node-config"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
