@@ -68,6 +68,13 @@ def test_nothing_is_quoted_that_nobody_says(fragment):
     assert any(matches(words, text) for path in files for text in strings(path))
 
 
+def test_every_setting_of_a_node_is_explained():
+    section = PAGE[PAGE.index("## Settings of a node") : PAGE.index("## Settings of the server")]
+    settings = {text for text in strings(CODE / "flower" / "identity.py") if re.fullmatch("f2ed-[a-z]+", text)}
+    assert len(settings) == 8
+    assert {name for name in settings if f"| `{name}` |" not in section} == set()
+
+
 def test_every_setting_of_the_server_is_explained():
     section = PAGE[PAGE.index("## Settings of the server") : PAGE.index("## Operations")]
     settings = set(inspect.signature(F2ed.__init__).parameters) - {"self"}
