@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
-from differences import differences, where_it_is_weak
+from differences import dealt_anew, differences, where_it_is_weak
 
 from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
@@ -96,12 +96,14 @@ def page(results: Path) -> str:
     parts = [HEAD, "".join(_worst_first(every, results)), READING]
     by_name = {each.name: each for each in every}
     ends = {name: each.ends for name, each in by_name.items()}
-    parts.append(differences(ends, by_name["fig2"].found.values(), results / "dba_released"))
+    parts.append(differences(ends, by_name["fig2"].found.values(), results))
     for each in every:
         parts.append(_figure(each))
         parts += _quick(each, results)
         if each.name == "fig2":
             parts.append(_distribution(results / "fig3" / "distribution.json"))
+        if each.name == "fig5":
+            parts.append(dealt_anew(results))
     parts.append(f"{sources()}\n")
     return "\n".join(parts)
 
