@@ -63,7 +63,7 @@ def _few_labels(ends: Sequence[Panel], results: Path) -> str:
     )
     calm, calm_mean = (_ours(ends, "mnist", "none", arm) for arm in (OURS, "Mean"))
     replaced, replaced_theirs = (_ours(ends, "mnist", "MRA (shard)", arm) for arm in (OURS, THEIRS))
-    anew = ends_of("redealt", "full", results)
+    anew = ends_of("redealt_full", results)
     ka_anew, calm_anew = (
         _ours(anew, "mnist", attack, f"{OURS}, schedule every-round") for attack in ("KA (authors)", "none")
     )
@@ -96,14 +96,14 @@ def _dba(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
 
 
 def _as_released(part: str, results: Path) -> str:
-    (panel,) = ends_of("dba_released", part, results)
+    (panel,) = ends_of("dba_released", results, part)
     found = ", ".join(f"{number(end)} % against {arm.partition(',')[0]}" for arm, end in panel.arms.items() if end)
     return found or "nothing yet: it was not run"
 
 
 def dealt_anew(results: Path) -> str:
     """Return the section on shards that are dealt anew in every round."""
-    table = every_arm([panel for panel in ends_of("redealt", "small", results) if any(panel.arms.values())], "mnist")
+    table = every_arm([panel for panel in ends_of("redealt", results) if any(panel.arms.values())], "mnist")
     text = _fill(
         """The paper's Algorithm 1 deals the shards anew in every round. The runs above keep them, since otherwise the
         server can solve for single clients within a few rounds ([What the server learns](what_the_server_learns.md)).
@@ -138,9 +138,9 @@ def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
     )
 
 
-def ends_of(experiment: str, part: str, results: Path) -> list[Panel]:
-    """Return the panels of a part of an experiment file, from what was run of it."""
-    cells, folder = expand(read(EXPERIMENTS / f"{experiment}.toml").only_parts([part])), results / experiment
+def ends_of(experiment: str, results: Path, *parts: str) -> list[Panel]:
+    """Return the panels of an experiment file, or of some parts of it, from what was run."""
+    cells, folder = expand(read(EXPERIMENTS / f"{experiment}.toml").only_parts(parts)), results / experiment
     return panels(cells, matched(cells, read_folder(folder) if folder.is_dir() else []))
 
 
