@@ -16,7 +16,7 @@ from f2ed.records import RunLog
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 
-__all__ = ["Measured", "Panel", "matched", "panels"]
+__all__ = ["Gap", "Measured", "Panel", "arm_name", "matched", "measure", "panels"]
 
 Measure = Literal["accuracy", "success"]
 
@@ -95,7 +95,7 @@ def panels(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
     grouped: dict[tuple[str, str, Measure], dict[str, list[RunLog]]] = {}
     for cell in cells:
         panel = (_data(cell), cell.arm.get("attack", "none"), measure(cell.experiment.attack))
-        logs = grouped.setdefault(panel, {}).setdefault(_arm(cell), [])
+        logs = grouped.setdefault(panel, {}).setdefault(arm_name(cell), [])
         if cell.slug in found:
             logs.append(found[cell.slug])
     return [
@@ -122,9 +122,10 @@ def _data(cell: Cell) -> str:
     return cell.arm.get("data") or str(cell.experiment.data.__struct_config__.tag)
 
 
-def _arm(cell: Cell) -> str:
-    """Name what tells the arms of a panel apart."""
-    rest = {key: label for key, label in cell.arm.items() if key not in {"seed", "data", "attack", "estimator"}}
+def arm_name(cell: Cell, *beside: str) -> str:
+    """Name what tells the arms of a panel apart; settings that have a place of their own are left out."""
+    placed = {"seed", "data", "attack", "estimator", *beside}
+    rest = {key: label for key, label in cell.arm.items() if key not in placed}
     words = [cell.arm.get("estimator", ""), *(f"{key} {label}" for key, label in rest.items())]
     return ", ".join(word for word in words if word)
 

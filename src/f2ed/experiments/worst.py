@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from f2ed.experiments.comparison import Table
 from f2ed.experiments.grid import Cell
-from f2ed.experiments.outcomes import measure
+from f2ed.experiments.outcomes import arm_name, measure
 from f2ed.records import RunLog
 
 __all__ = ["worst_case"]
@@ -64,7 +64,7 @@ def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     arms: dict[tuple[str, str], dict[int, _Arm]] = defaultdict(lambda: defaultdict(_Arm))
     for cell in cells:
         if (log := found.get(cell.slug)) is not None:
-            place = cell.arm.get("shards", ""), cell.arm.get("estimator", "")
+            place = cell.arm.get("shards", ""), arm_name(cell, "shards", "malicious")
             arms[place][cell.experiment.malicious].add(cell, log)
     counts = sorted({cell.experiment.malicious for cell in cells}, reverse=True)
     attacks = len({cell.arm.get("attack", "none") for cell in cells} - {"none"})
