@@ -76,8 +76,8 @@ def _few_labels(ends: Sequence[Panel], results: Path) -> str:
         are few it takes out honest ones: {calm} without an attack, against {calm_mean} for averaging. What that buys
         is seen under MRA (shard): {replaced_theirs} % success against the authors' FilterL2, {replaced} % against
         ours. `epsilon` is the dial between the two. There is another: the paper's Algorithm 1 deals the shards anew in
-        every round, and the runs here keep them. Dealt anew, FilterL2 ends with {ka_anew}, and without an attack with
-        {calm_anew}; [below](#shards-dealt-anew) is what it costs."""
+        every round, and the runs here keep them. Dealt anew, with one seed, FilterL2 ends with {ka_anew} (without an
+        attack: {calm_anew}); [more on that](#shards-dealt-anew) is below."""
 
 
 def _dba(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
