@@ -47,6 +47,18 @@ def test_a_record_less_is_a_page_that_differs(tmp_path):
     assert reproducing.page(tmp_path / "results") != reproducing.page(RESULTS)
 
 
+def test_a_rule_that_one_worst_case_lacks_is_said_not_to_be_run(tmp_path):
+    for name in ("worst_case", "worst_case_few_labels"):
+        (tmp_path / name).mkdir()
+        for path in (RESULTS / name).glob("*malicious-10-*none-alie-krum*"):
+            shutil.copy(path, tmp_path / name)
+    (kept,) = list((RESULTS / "worst_case_few_labels").glob("malicious-10-none-mean-alie-*"))
+    shutil.copy(kept, tmp_path / "worst_case_few_labels")
+    made = reproducing.front(tmp_path, f"{reproducing.BEGIN}{reproducing.END}", short=True)
+    assert "| Krum | not run |" in made
+    assert made.count("not run |") >= 3
+
+
 def test_the_front_page_keeps_what_stands_around_the_table(tmp_path):
     made = reproducing.front(tmp_path, f"before {reproducing.BEGIN}old{reproducing.END} after")
     assert made.startswith("before ")

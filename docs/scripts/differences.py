@@ -6,7 +6,7 @@ from pathlib import Path
 
 from f2ed.experiments import expand, read
 from f2ed.experiments.comparison import OURS, THEIRS, every_arm, number
-from f2ed.experiments.outcomes import Panel, matched, panels
+from f2ed.experiments.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.paper import released, stated
 from f2ed.records import RunLog, read_folder
 
@@ -150,12 +150,16 @@ def _fill(text: str) -> str:
 
 
 def _end(ends: Sequence[Panel], attack: str, arm: str) -> float | None:
-    found = next((panel.arms.get(arm) for panel in ends if (panel.data, panel.attack) == ("mnist", attack)), None)
+    found = _measured(ends, "mnist", attack, arm)
     return None if found is None else found.mean
 
 
 def _ours(ends: Sequence[Panel], data: str, attack: str, arm: str = OURS) -> str:
-    return number(next((p.arms.get(arm) for p in ends if (p.data, p.attack) == (data, attack)), None))
+    return number(_measured(ends, data, attack, arm))
+
+
+def _measured(ends: Sequence[Panel], data: str, attack: str, arm: str) -> Measured | None:
+    return next((panel.arms.get(arm) for panel in ends if (panel.data, panel.attack) == (data, attack)), None)
 
 
 def _record(figure: str, attack: str, arm: str = OURS) -> str:

@@ -245,7 +245,8 @@ def _short(even: Table, few: Table) -> Table:
     for labels in ("all labels", "few labels"):
         head += [f"{labels}: no attack", "worst accuracy", "worst backdoor"]
     beside = {row[1]: row[2:5] for row in few.rows if row[0] == most}
-    rows = tuple((*row[1:5], *beside[row[1]]) for row in even.rows if row[0] == most)
+    missing = ("not run",) * 3
+    rows = tuple((*row[1:5], *beside.get(row[1], missing)) for row in even.rows if row[0] == most)
     return Table("", tuple(head), rows)
 
 
