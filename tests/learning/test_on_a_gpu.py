@@ -54,16 +54,56 @@ def test_updates_equal_the_reference(name, partition, training):
     assert torch.equal(train(start, work, seed=SEED, round_=ROUND), updates)
 
 
-def test_clients_of_a_wide_convolutional_model_train_in_turn(monkeypatch):
-    network, work = MODELS["group norm"].to("cuda"), gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2))
+@pytest.fixture
+def wide(monkeypatch):
+    """Count every convolutional model as one that fills the GPU."""
     monkeypatch.setattr(cohort, "_FILLS_A_GPU", 0)
-    groups, real = [], cohort.by_vmap
-    monkeypatch.setattr(
-        cohort, "by_vmap", lambda model, at_once: groups.append(at_once) or real(model, at_once=at_once)
-    )
-    updates = Cohort(network, device="cuda")(flatten(network), work, seed=SEED, round_=ROUND)
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, least=8)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(partition, momentum, monkeypatch):
+    network = MODELS["group norm"].to("cuda")
+    honest = gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2, momentum=momentum), partition)
+    other = gpu_jobs(Training(lr=0.02, batch=5), partition, clients=3)
+    recorded, real = [], batched._Recording
+    monkeypatch.setattr(batched, "_Recording", lambda *given: recorded.append(given) or real(*given))
+    train = Cohort(network, device="cuda")
+    start = flatten(network)
+    updates = train(start, [*honest, *other], seed=SEED, round_=ROUND)
+    assert train.path == "in turn"
+    torch.testing.assert_close(updates, reference(network, [*honest, *other]), rtol=1e-3, atol=5e-5)
+    assert torch.equal(train(start, [*honest, *other], seed=SEED, round_=ROUND), updates)
+    assert len(recorded) == 2
+
+
+@pytest.mark.usefixtures("wide")
+def test_pulls_masks_and_starts_of_a_wide_model_equal_the_reference():
+    network = MODELS["group norm"].to("cuda")
+    start = flatten(network)
+    training, mask = Training(lr=0.05, batch=5, local_epochs=2), torch.arange(len(start), device="cuda") % 2 == 0
+    work = gpu_jobs(training, start=start + 0.01) + gpu_jobs(training, pull=Pull(0.5, start + 0.1), mask=mask)
+    updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
-    assert groups == [1]
+
+
+@pytest.mark.usefixtures("wide")
+def test_a_wide_model_that_looks_at_values_is_not_recorded():
+    class Moody(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 3))
+
+        def forward(self, images):
+            scores = self.net(images)
+            return scores * 2 if float(images.sum()) > 0 else scores
+
+    network, work = Moody().to("cuda"), gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    train = Cohort(network, device="cuda")
+    updates = train(flatten(network), work, seed=SEED, round_=ROUND)
+    assert train.path == "workers"
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
 
 
 @pytest.mark.parametrize("name", ["dense", "convolutions"])

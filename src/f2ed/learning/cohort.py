@@ -8,10 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from f2ed.learning.batched import train_batched
+from f2ed.learning.batched import Recordings, train_batched, train_in_turn
 from f2ed.learning.convolutions import Convolutions, OneByOne
 from f2ed.learning.datasets.base import Say, quiet
-from f2ed.learning.gradients import Gradients, by_vmap
+from f2ed.learning.gradients import Gradients, by_vmap, one_by_one
 from f2ed.learning.local import Job, Local, Turn
 from f2ed.learning.probe import disagreement, draws_lots, has_convolutions
 from f2ed.learning.schedule import Schedule, lay_out
@@ -32,8 +32,9 @@ class Cohort:
 
     Plain stacks of layers go by hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups
     or, with convolutions, one by one. Other models go by `vmap`, but convolutional ones on a CPU client by client in
-    threads, and so does a model that `vmap` refuses. Whatever gives other gradients than the reference is not
-    used; `path` and `say` tell what was chosen and why. All is in full float32, also on a GPU that could do with less.
+    threads, and so does a model that `vmap` refuses; wide convolutional ones on a GPU take turns. Whatever gives other
+    gradients than the reference is not used; `path` and `say` tell what was chosen and why. All is in full float32,
+    also on a GPU that could do with less.
 
     An update depends on the seed, the round, the client's number and its job alone: not on which other
     clients train, nor on the number of workers.
@@ -49,6 +50,7 @@ class Cohort:
         self.say = say
         self.path = ""
         self._gradients: list[Gradients] = []
+        self._recordings: Recordings = {}
         self._locals: list[Local] = []
 
     def __call__(self, start: Tensor, jobs: Sequence[Job], *, seed: int, round_: int) -> Tensor:
@@ -77,6 +79,9 @@ class Cohort:
             complaint = disagreement(gradients[0], reference, start, job.data)
             if complaint is None:
                 self.path, self._gradients = path, gradients
+                if path == "vmap" and self._fills_the_gpu():
+                    # What vmap takes does not depend on the values, so that a step can be recorded.
+                    self.path, self._gradients = "in turn", [one_by_one(self.model)]
                 return
             wrong = f"{path} does not suit the model ({complaint})"
         if wrong:
@@ -91,10 +96,12 @@ class Cohort:
         by_hands = [hand for _ in range(self.workers) if (hand := by_hand(self.model, convolutions))]
         if by_hands:
             yield "by hand", list[Gradients](by_hands)
-        if not has_convolutions(self.model):
+        if not (on_cpu and has_convolutions(self.model)):
             yield "vmap", [by_vmap(self.model) for _ in range(self.workers)]
-        elif not on_cpu:
-            yield "vmap", [by_vmap(self.model, at_once=1 if self.layout.trained > _FILLS_A_GPU else None)]
+
+    def _fills_the_gpu(self) -> bool:
+        """Say whether one client is enough to keep the GPU busy."""
+        return self.device.type != "cpu" and has_convolutions(self.model) and self.layout.trained > _FILLS_A_GPU
 
     def _train_alone(self, start: Tensor, jobs: Sequence[Job], out: Tensor, seed: int, round_: int) -> None:
         """Train client by client, each worker with a copy of the model."""
@@ -117,6 +124,9 @@ class Cohort:
                 chunk = 1  # Their activations fill the cache.
             parts = (schedule.part(at, at + chunk) for at in range(0, schedule.clients, chunk))
             in_threads((partial(train_batched, start, trained, part, out) for part in parts), self._gradients)
+            return
+        if self.path == "in turn":
+            train_in_turn(start, trained, schedule, out, self._gradients[0], self._recordings)
             return
         chunk, at = schedule.clients, 0
         while at < schedule.clients:

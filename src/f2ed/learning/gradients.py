@@ -1,4 +1,4 @@
-"""The gradients of many clients at once, by `vmap` for any model that allows it."""
+"""The gradients of many clients, by `torch.func` for any model that allows it."""
 
 import copy
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from f2ed.learning.vector import layout
 
-__all__ = ["Gradients", "by_vmap"]
+__all__ = ["Gradients", "by_vmap", "one_by_one"]
 
 Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """From trained weights `[n, t]`, buffers `[d - t]`, images `[n, b, …]`, labels and shares `[n, b]` to the gradients.
@@ -19,12 +19,28 @@ A client's loss is the sum over its batch, each sample times its share; one with
 """
 
 
-def by_vmap(model: nn.Module, *, at_once: int | None = None) -> Gradients:
+def by_vmap(model: nn.Module) -> Gradients:
     """Return the gradients of any model whose forward pass is a pure function of weights and images.
 
-    Given `at_once`, it takes so many clients at a time. Each answer has a copy of the model, whose tensors are
-    swapped at every call: use it in one thread at a time.
+    Each answer has a copy of the model, whose tensors are swapped at every call: use it in one thread at a time.
     """
+    batched: Gradients = vmap(_of_one(model), in_dims=(0, None, 0, 0, 0))
+    return batched
+
+
+def one_by_one(model: nn.Module) -> Gradients:
+    """Return the same gradients, client by client, by what torch has for a single one."""
+    of_one = _of_one(model)
+
+    def gradients(weights: Tensor, buffers: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
+        each = zip(weights, images, labels, shares, strict=True)
+        return torch.stack([of_one(mine, buffers, *batch) for mine, *batch in each])
+
+    return gradients
+
+
+def _of_one(model: nn.Module) -> Callable[..., Tensor]:
+    """Return the gradient of one client."""
     shape, model = layout(model), copy.deepcopy(model)
 
     def loss(weights: Tensor, buffers: Tensor, images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
@@ -32,5 +48,4 @@ def by_vmap(model: nn.Module, *, at_once: int | None = None) -> Gradients:
         scores = functional_call(model, tensors, (images,))
         return (cross_entropy(scores, labels, reduction="none") * share).sum()
 
-    batched: Gradients = vmap(grad(loss), in_dims=(0, None, 0, 0, 0), chunk_size=at_once)
-    return batched
+    return grad(loss)
