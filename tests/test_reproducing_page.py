@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 
-import reproducing  # noqa: E402  it lies in the folder just named
+import differences  # noqa: E402  it lies in the folder just named
+import reproducing  # noqa: E402
 
 RESULTS = ROOT / "results"
 
@@ -64,3 +65,49 @@ def test_the_front_page_keeps_what_stands_around_the_table(tmp_path):
     assert made.startswith("before ")
     assert made.endswith(" after")
     assert "old" not in made
+
+
+# What the pages conclude in words, each with the records that it rests on.
+
+
+def written(page):
+    return " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+
+
+def ends(figure, attack):
+    (panel,) = [
+        each for each in reproducing.reproduced(figure, RESULTS).ends if (each.data, each.attack) == ("mnist", attack)
+    ]
+    return {arm: end.mean for arm, end in panel.arms.items() if end is not None}
+
+
+def worst_backdoor(case, shards, rule):
+    table = reproducing._table(reproducing.reproduced(case, RESULTS))
+    (row,) = [row for row in table.rows if row[:2] == (shards, rule)]
+    return float(row[table.head.index("10 malicious: backdoor")].split()[0])
+
+
+def test_it_is_true_that_the_authors_filter_needs_shards_where_labels_are_few_and_the_exact_one_does_not():
+    assert "Its own filter needs them there; the exact one does not." in written("reproducing.md")
+    alone, dealt = ends("fig4", "KA (authors)"), ends("fig5", "KA (authors)")
+    assert alone["FilterL2 (paper)"] < dealt["FilterL2 (paper)"] - 0.02
+    assert alone["FilterL2"] > dealt["FilterL2"]
+
+
+def test_it_is_true_that_pairs_get_back_most_of_what_is_lost():
+    assert "Pairs get back most of what is lost" in written("reproducing.md")
+    panels = differences.ends_of("redealt", RESULTS)
+    assert len(panels) == 4
+    for panel in panels:
+        kept, pairs, anew = (
+            panel.arms[f"FilterL2, schedule {schedule}"].mean for schedule in ("fixed", "batches of 2", "every-round")
+        )
+        assert (pairs - kept) / (anew - kept) > 0.5
+
+
+def test_it_is_true_that_a_quiet_backdoor_gets_past_filterl2_without_shards_only():
+    text = written("index.md")
+    assert "a backdoor that is no longer than an honest update gets past nearly every rule" in text
+    assert "it does not get past FilterL2" in text
+    assert worst_backdoor("worst-few-labels", "none", "FilterL2") > 50
+    assert worst_backdoor("worst-few-labels", "25", "FilterL2") < 5
