@@ -4,14 +4,19 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from f2ed.experiments import expand, read
-from f2ed.experiments.comparison import OURS, THEIRS, every_arm, number
+from f2ed.experiments.comparison import OURS, THEIRS, behind, every_arm, number
 from f2ed.experiments.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.paper import released, stated
 from f2ed.records import RunLog, read_folder
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FASHION = "fashion-mnist"
+# Runs of one file that another's are compared with.
+_ALSO = {"redealt_full": ("fig5_noniid_shards",)}
+PAIRS = f"{OURS}, schedule batches of 2"
 
 
 def differences(ends: Mapping[str, Sequence[Panel]], shards: Iterable[RunLog], results: Path) -> str:
@@ -101,9 +106,15 @@ def _as_released(part: str, results: Path) -> str:
     return found or "nothing yet: it was not run"
 
 
-def dealt_anew(results: Path) -> str:
-    """Return the section on shards that are dealt anew in every round."""
-    table = every_arm([panel for panel in ends_of("redealt", results) if any(panel.arms.values())], "mnist")
+def dealt_anew(few_labels: Sequence[Panel], results: Path) -> str:
+    """Return the section on shards that are dealt anew in every round, also beside the panels of Figure 5."""
+    small = every_arm([panel for panel in ends_of("redealt", results) if any(panel.arms.values())], "mnist")
+    full = ends_of("redealt_full", results)
+    paired = _fill(
+        """The same with the paper's network (`experiments/redealt_full.toml`, one seed). Beside the other rules of
+        Figure 5, whose shards are kept: """
+        + " ".join(behind(_with_pairs(few_labels, full), PAIRS))
+    )
     text = _fill(
         """The paper's Algorithm 1 deals the shards anew in every round. The runs above keep them, since otherwise the
         server can solve for single clients within a few rounds ([What the server learns](what_the_server_learns.md)).
@@ -113,8 +124,18 @@ def dealt_anew(results: Path) -> str:
         Pairs get back most of what is lost, and the server never tells the two of a pair apart: that is what to
         choose where labels are few (`schedule = { kind = "batches", size = 2 }`, `f2ed roster sign --batches 2`)."""
     )
-    found = table.markdown() if table.rows else "It was not run.\n"
-    return f"## Shards dealt anew\n\n{text}\n{found}"
+    found = [each.markdown() if each.rows else "It was not run.\n" for each in (small, every_arm(full, "mnist"))]
+    return f"## Shards dealt anew\n\n{text}\n{found[0]}\n{paired}\n{found[1]}"
+
+
+def _with_pairs(few_labels: Sequence[Panel], anew: Sequence[Panel]) -> list[Panel]:
+    """Put what was measured with pairs in the place of FilterL2, in panels where it was."""
+    pairs = {panel.attack: panel.arms.get(PAIRS) for panel in anew}
+    return [
+        msgspec.structs.replace(panel, arms={arm: end for arm, end in panel.arms.items() if arm != OURS} | {PAIRS: end})
+        for panel in few_labels
+        if (end := pairs.get(panel.attack)) is not None
+    ]
 
 
 def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
@@ -139,9 +160,10 @@ def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
 
 
 def ends_of(experiment: str, results: Path, *parts: str) -> list[Panel]:
-    """Return the panels of an experiment file, or of some parts of it, from what was run."""
-    cells, folder = expand(read(EXPERIMENTS / f"{experiment}.toml").only_parts(parts)), results / experiment
-    return panels(cells, matched(cells, read_folder(folder) if folder.is_dir() else []))
+    """Return the panels of an experiment file, or of some parts of it, from what was run for it or elsewhere."""
+    cells = expand(read(EXPERIMENTS / f"{experiment}.toml").only_parts(parts))
+    folders = [path for name in (experiment, *_ALSO.get(experiment, ())) if (path := results / name).is_dir()]
+    return panels(cells, matched(cells, [log for folder in folders for log in read_folder(folder)]))
 
 
 def _fill(text: str) -> str:

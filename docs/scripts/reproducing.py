@@ -103,7 +103,7 @@ def page(results: Path) -> str:
         if each.name == "fig2":
             parts.append(_distribution(results / "fig3" / "distribution.json"))
         if each.name == "fig5":
-            parts.append(dealt_anew(results))
+            parts.append(dealt_anew(each.ends, results))
     parts.append(f"{sources()}\n")
     return "\n".join(parts)
 
