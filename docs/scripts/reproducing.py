@@ -41,7 +41,8 @@ $ f2ed reproduce fig2 --from results/fig2_shards     # nothing but the tables an
 ```
 
 This page is made by `python docs/scripts/reproducing.py` from the records under `results/`, and quotes no measurement
-that is not in them. Accuracy and success are those after the last round, in percent. *Not run* means just that.
+that is not in them. Accuracy and success are those after the last round, in percent. *Not run* means just that, or
+not to the end.
 """
 
 READING = """## How to read it

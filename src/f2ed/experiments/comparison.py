@@ -27,6 +27,8 @@ THEIRS = "FilterL2 (paper)"
 CLOSE = 0.005
 """What counts as close to the best: half a point, the difference between two seeds."""
 _LOST, _FOOLED = 0.02, 0.25
+# The released code has no ResNet18: with it DBA is the inventors', as the paper's appendix says.
+_ONE_VARIANT = {"none", "DBA ResNet18"}
 
 
 @final
@@ -91,9 +93,9 @@ def beside_the_records(figure: str, panels: Sequence[Panel]) -> Table:
 
 
 def _as_the_authors_ran_it(panel: Panel) -> str | None:
-    """Return the name of a panel's attack if it is in the authors' variant, or none at all."""
+    """Return the name of a panel's attack if it is in the authors' variant, or has none."""
     attack, _, variant = panel.attack.partition(" (")
-    return attack if variant == "authors)" or attack == "none" else None
+    return attack if variant == "authors)" or attack in _ONE_VARIANT else None
 
 
 def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...]:
