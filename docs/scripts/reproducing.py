@@ -172,6 +172,8 @@ def _figure(each: Reproduced) -> str:
     lines += [f"### {table.title}: {each.name}\n\n{table.markdown()}" for table in made]
     drawn = sorted(PICTURES.glob(f"{each.name}-*.svg"))
     lines += [f"![{each.file.title}: {path.stem}](figures/reproduced/{path.name})\n" for path in drawn]
+    if each.name == "fig6":
+        lines += [f"{sentence}\n" for sentence in standing(each.name, each.cells, each.found)]
     lines.append(
         f"{len(each.found)} of the file's {len(each.cells)} runs were made: {costs(each.found.values(), each.logs)}.\n"
     )

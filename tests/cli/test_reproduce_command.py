@@ -123,11 +123,14 @@ def test_all_figures_go_on_where_one_was_not_run(f2ed, monkeypatch):
     assert "clients by their labels" in out
 
 
-def test_figure_6_has_a_curve_for_each_number_of_shards(f2ed):
+def test_figure_6_sets_the_end_of_the_runs_against_the_number_of_shards(f2ed):
     file = Path("fig2_shards.toml")
     file.write_text(FILE.replace("shards = 4", "shards = [1, 4]\nsecure = false"))
     _, out = f2ed("reproduce", "fig6", "--only", "TMA", "--only", "FilterL2")
-    assert "| shards | TMA (authors), FilterL2: accuracy |" in out
+    assert "| shards | with an attacker | TMA (authors), FilterL2: accuracy |" in out
+    assert "where half or more of the shards have an attacker." in out
     (picture,) = Path("runs/fig2_shards/figures").glob("*.svg")
-    assert "FilterL2, 1 shards" in picture.read_text()
-    assert "FilterL2, 4 shards" in picture.read_text()
+    drawn = picture.read_text()
+    assert "TMA (authors), FilterL2: accuracy" in drawn
+    assert ">4</text>" in drawn
+    assert "half of the shards or more have an attacker" in drawn

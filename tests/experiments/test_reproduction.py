@@ -12,6 +12,7 @@ from f2ed.experiments.comparison import (
     beside_the_records,
     by_shards,
     every_arm,
+    minority,
 )
 from f2ed.experiments.distribution import distribution, share_between
 from f2ed.experiments.outcomes import Measured, Panel, matched, panels
@@ -188,11 +189,34 @@ def test_in_a_figure_without_a_calm_panel_the_best_is_what_the_others_are_judged
     assert [row[4] for row in agreement(quick, [])[0].rows] == ["breaks", "holds"]
 
 
+def tainted(share, shards):
+    return Measured(ends={0: share}, tainted=shards)
+
+
+WITH_SHARDS = Panel(
+    data="mnist",
+    attack="TMA",
+    measure="accuracy",
+    arms={
+        "FilterL2, shards 25": tainted(0.9, 12),
+        "FilterL2, shards 5": tainted(0.5, 3),
+        "FilterL2, shards 24": tainted(0.4, 12),
+        "FilterL2, shards 100": None,
+    },
+)
+
+
 def test_the_number_of_shards_is_a_table_of_its_own_in_their_order():
-    arms = {"FilterL2, shards 25": measured(0.9), "FilterL2, shards 5": measured(0.5), "FilterL2, shards 100": None}
-    table = by_shards([Panel(data="mnist", attack="TMA", measure="accuracy", arms=arms)])
-    assert table.head == ("shards", "TMA, FilterL2: accuracy")
-    assert table.rows == (("5", "50.00"), ("25", "90.00"))
+    table = by_shards([WITH_SHARDS])
+    assert table.head == ("shards", "with an attacker", "TMA, FilterL2: accuracy")
+    assert table.rows == (("5", "3", "50.00"), ("24", "12", "40.00"), ("25", "12", "90.00"))
+
+
+def test_where_half_of_the_shards_have_an_attacker_is_told_apart_from_where_fewer_have():
+    said = "TMA, FilterL2: accuracy 90.00 where fewer than half of the shards have an attacker, "
+    assert minority([WITH_SHARDS]) == [f"{said}40.00 to 50.00 where half or more of the shards have an attacker."]
+    alone = Panel(data="mnist", attack="TMA", measure="accuracy", arms={"FilterL2, shards 25": tainted(0.9, 12)})
+    assert minority([alone]) == [f"{said.removesuffix(', ')}."]
 
 
 def test_a_table_of_all_rules_leaves_out_those_never_run():

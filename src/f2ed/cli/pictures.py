@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 
 from f2ed.experiments import Cell
+from f2ed.experiments.comparison import against_shards
+from f2ed.experiments.outcomes import panels
 from f2ed.records import RunHeader, RunLog
+from f2ed.report.against import Point, draw_against
 from f2ed.report.figures import write_figures
 from f2ed.report.reading import Run
 
@@ -16,21 +19,25 @@ __all__ = ["draw"]
 
 def draw(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], folder: Path) -> list[Path]:
     """Write the figure into the folder, one file for each data set; return the files."""
-    return write_figures(_relabelled(figure, cells, found), folder, "svg")
+    if figure == "fig6":
+        return [_by_shards(cells, found, folder / "figure.svg")]
+    # With the file's own labels, whatever the runs were called when they were run.
+    runs = (Run(cell.slug, _named(cell, log.header), log.rounds) for cell in cells if (log := found.get(cell.slug)))
+    return write_figures(list(runs), folder, "svg")
 
 
-def _relabelled(name: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Run]:
-    """Return the runs with the file's own labels, whatever they were called when they were run."""
-    chosen = sorted(cells, key=lambda cell: cell.experiment.rows) if name == "fig6" else cells
-    return [
-        Run(
-            cell.slug,
-            (_by_shards if name == "fig6" else _named)(cell, found[cell.slug].header),
-            found[cell.slug].rounds,
-        )
-        for cell in chosen
-        if cell.slug in found
-    ]
+def _by_shards(cells: Sequence[Cell], found: Mapping[str, RunLog], path: Path) -> Path:
+    """Draw where the runs ended against the number of shards."""
+    lines = {
+        name: [
+            Point(shards, end.mean, min(end.ends.values()), max(end.ends.values()), hollow=2 * end.tainted >= shards)
+            for shards, end in sorted(points.items())
+        ]
+        for name, points in against_shards(panels(cells, found)).items()
+    }
+    hollow = "half of the shards or more have an attacker"
+    draw_against(lines, path, setting="shards", measure="at the end", hollow=hollow)
+    return path
 
 
 def _named(cell: Cell, header: RunHeader) -> RunHeader:
@@ -41,13 +48,6 @@ def _named(cell: Cell, header: RunHeader) -> RunHeader:
     data = {"kind": cell.arm.get("data") or cell.experiment.data.__struct_config__.tag}
     settings = _settings(cell, without={"secure", "training", "model"}) | {"data": data}
     return msgspec.structs.replace(header, arm=cell.arm, settings=settings)
-
-
-def _by_shards(cell: Cell, header: RunHeader) -> RunHeader:
-    """Make the number of shards tell the curves of one panel apart, and not the figures."""
-    label = f"{cell.arm['estimator']}, {cell.arm['shards']} shards"
-    settings = _settings(cell, without={"shards", "secure"}) | {"estimator": {"kind": label}}
-    return msgspec.structs.replace(header, arm=cell.arm | {"estimator": label}, settings=settings)
 
 
 def _settings(cell: Cell, *, without: set[str]) -> dict[str, Any]:

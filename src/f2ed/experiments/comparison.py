@@ -13,12 +13,14 @@ __all__ = [
     "OURS",
     "THEIRS",
     "Table",
+    "against_shards",
     "agreement",
     "behind",
     "beside_the_paper",
     "beside_the_records",
     "by_shards",
     "every_arm",
+    "minority",
     "number",
 ]
 
@@ -133,15 +135,46 @@ def every_arm(panels: Sequence[Panel], data: str) -> Table:
 
 def by_shards(panels: Sequence[Panel]) -> Table:
     """Set the number of shards against what was measured, for each attack and rule that was run."""
-    found: dict[int, dict[str, Measured]] = {}
+    lines = against_shards(panels)
+    rows = []
+    for shards in sorted({shards for points in lines.values() for shards in points}):
+        here = [points.get(shards) for points in lines.values()]
+        tainted = max(found.tainted for found in here if found is not None)
+        rows.append((str(shards), str(tainted), *map(number, here)))
+    return Table("The number of shards", ("shards", "with an attacker", *lines), tuple(rows))
+
+
+def against_shards(panels: Sequence[Panel]) -> dict[str, dict[int, Measured]]:
+    """Return what was measured by the number of shards, for each attack and rule that was run."""
+    lines: dict[str, dict[int, Measured]] = {}
     for panel in panels:
         for arm, measured in panel.arms.items():
             rule, _, shards = arm.partition(", shards ")
             if measured is not None:
-                found.setdefault(int(shards), {})[f"{panel.attack}, {rule}: {panel.measure}"] = measured
-    heads = list(dict.fromkeys(head for columns in found.values() for head in columns))
-    rows = ((str(shards), *(number(found[shards].get(head)) for head in heads)) for shards in sorted(found))
-    return Table("The number of shards", ("shards", *heads), tuple(rows))
+                lines.setdefault(f"{panel.attack}, {rule}: {panel.measure}", {})[int(shards)] = measured
+    return lines
+
+
+def minority(panels: Sequence[Panel]) -> list[str]:
+    """Say how each rule fares where fewer than half of the shards have an attacker, and where more have."""
+    said = []
+    for name, points in against_shards(panels).items():
+        few, many = (
+            [end.mean for shards, end in points.items() if (2 * end.tainted < shards) == fewer]
+            for fewer in (True, False)
+        )
+        parts = [
+            f"{_range(ends)} where {where} of the shards have an attacker"
+            for ends, where in ((few, "fewer than half"), (many, "half or more"))
+            if ends
+        ]
+        said.append(f"{name} {', '.join(parts)}.")
+    return said
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = (f"{100 * end:.2f}" for end in (min(shares), max(shares)))
+    return low if low == high else f"{low} to {high}"
 
 
 def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:

@@ -30,6 +30,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ends: dict[int, float]
     spoilt: float | None = None
     """The weight of shards with an attacker over the last rounds; None without one, or for a rule without weights."""
+    tainted: int = 0
+    """How many shards had an attacker in the last round; the most of any seed."""
 
     @property
     def mean(self) -> float:
@@ -134,6 +136,7 @@ def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
     return Measured(
         ends={log.header.seed: _end(log, kind) for log in logs},
         spoilt=_spoilt(logs),
+        tainted=max(len(log.rounds[-1].contaminated) for log in logs),
     )
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.errors import ConfigError
 from f2ed.report.arms import Arm, arms
 from f2ed.report.curves import Curve, Read, accuracy, curve, success
+from f2ed.report.drawing import drawing, save
 from f2ed.report.reading import Run
 
 if TYPE_CHECKING:
@@ -22,20 +23,6 @@ __all__ = ["Format", "write_figures"]
 Format = Literal["svg", "pdf", "png"]
 
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 1.5)), "dot": (0, (1, 1)), "dashdot": (0, (4, 1, 1, 1))}
-_STYLE: dict[Any, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.linewidth": 0.4,
-    "grid.alpha": 0.5,
-    "lines.linewidth": 1.3,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "f2ed",
-    "pdf.fonttype": 42,
-}
 _PANEL = (1.8, 1.65)
 """Inches: four panels are as wide as a page of text."""
 _LEGEND_LINE = 0.18
@@ -44,22 +31,14 @@ _COLUMNS = 4
 
 def write_figures(runs: Sequence[Run], folder: Path, kind: Format) -> list[Path]:
     """Write a figure for each setting into the folder; the same records give the same bytes."""
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415  an optional dependency
-    except ModuleNotFoundError:
-        raise MissingExtra("f2ed figures", "report") from None
     every = [arm for arm in arms(runs) if curve(arm.runs, accuracy) or curve(arm.runs, success)]
     if not every:
         raise ConfigError("no run has a round to draw yet; wait for the first, or name other records")
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for setting in dict.fromkeys(arm.setting for arm in every):
         path = folder / f"{_file_name(setting)}.{kind}"
-        with rc_context(_STYLE):
-            figure = _figure([arm for arm in every if arm.setting == setting], setting)
-            # Without the date, which is all that would differ.
-            undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-            figure.savefig(path, dpi=300, metadata=undated, bbox_inches="tight")
+        with drawing("f2ed figures"):
+            save(_figure([arm for arm in every if arm.setting == setting], setting), path)
         written.append(path)
     return written
 

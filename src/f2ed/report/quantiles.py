@@ -3,19 +3,16 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from f2ed.errors import MissingExtra
+from f2ed.report.drawing import drawing, save
 
 __all__ = ["draw_quantiles"]
 
 
 def draw_quantiles(panels: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
     """Draw a panel for each group of distributions, on one scale; a row holds quantiles at evenly spread shares."""
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415  an optional dependency
+    with drawing("f2ed reproduce"):
         from matplotlib.figure import Figure  # noqa: PLC0415  an optional dependency
-    except ModuleNotFoundError:
-        raise MissingExtra("f2ed reproduce", "report") from None
-    with rc_context({"font.size": 8, "svg.fonttype": "none", "svg.hashsalt": "f2ed"}):
+
         figure = Figure(figsize=(3.2 * len(panels), 2.4), layout="constrained")
         axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axis, (title, rows) in zip(axes, panels.items(), strict=True):
@@ -24,5 +21,4 @@ def draw_quantiles(panels: Mapping[str, Sequence[Sequence[float]]], path: Path) 
             axis.set_title(title)
             axis.set_xlabel("weight in the update")
         axes[0].set_ylabel("share of weights below")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=300)
+        save(figure, path)
