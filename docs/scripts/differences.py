@@ -16,6 +16,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FASHION, RESNET = "fashion-mnist", "DBA ResNet18"
 # Runs of one file that another's are compared with.
 _ALSO = {"redealt_full": ("fig5_noniid_shards",)}
+_LATE = 8
 PAIRS = f"{OURS}, schedule batches of 2"
 
 
@@ -26,7 +27,7 @@ def differences(ends: Mapping[str, Sequence[Panel]], shards: Iterable[RunLog], r
         _mpa(ends["fig2"], shards),
         _few_labels(ends["fig5"], results),
         _dba(ends, results),
-        _resnet(ends, results),
+        _resnet(results),
     )
     return "## Why some numbers differ\n\n" + "".join(f"- {' '.join(text.split())}\n" for text in said)
 
@@ -106,20 +107,27 @@ def _dba(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
         {_as_released("few-labels", results)}."""
 
 
-def _resnet(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
-    stopped = [
-        f"{figure} {log.header.arm['data']} {_percent(log.rounds[-1].success)} % after {len(log.rounds)} of "
-        f"{log.header.rounds} rounds, with {_percent(log.rounds[-1].accuracy)} % accuracy (the text: "
-        f"{_text(figure, log.header.arm['data'], 'DBA')} %)"
+def _resnet(results: Path) -> str:
+    found = [
+        _course(figure, log)
         for figure, folder in FIGURES.items()
         for log in (read_folder(results / folder) if (results / folder).is_dir() else [])
-        if log.header.arm.get("attack") == RESNET and log.rounds and not log.finished
+        if (log.header.arm.get("attack"), log.header.arm.get("estimator")) == (RESNET, OURS) and log.rounds
     ]
-    left = f"Runs that were not finished stood at: {'; '.join(stopped)}." if stopped else ""
     return f"""**DBA with ResNet18.** For DBA the paper's appendix names the ResNet18 of its inventors, and their
-        parameters. Theirs is of half the usual width, and so it is here, with group instead of batch norm. In Figure 4
-        it ends with {_ours(ends["fig4"], "mnist", RESNET)} % against FilterL2, after a ragged course: honest clients
-        with three labels and this learning rate disagree so much that the model itself is unsteady. {left}"""
+        parameters. Theirs is of half the usual width, and so it is here, with group instead of batch norm. Against
+        FilterL2: {"; ".join(found) or "it was not run"}."""
+
+
+def _course(figure: str, log: RunLog) -> str:
+    """Say how far a run has come, where it stood then, and how steadily."""
+    data, last = log.header.arm["data"], log.rounds[-1]
+    when = (
+        "at the end" if log.finished else f"after {len(log.rounds)} of {log.header.rounds} rounds, when it was stopped"
+    )
+    late = [record.success or 0.0 for record in log.rounds[-_LATE:]]
+    return f"""{figure} {data} {_percent(late[-1])} % {when} ({_percent(min(late))} to {_percent(max(late))} in the last
+        {len(late)} rounds), with {_percent(last.accuracy)} % accuracy (the text: {_text(figure, data, "DBA")} %)"""
 
 
 def _as_released(part: str, results: Path) -> str:
@@ -207,12 +215,12 @@ def _measured(ends: Sequence[Panel], data: str, attack: str, arm: str) -> Measur
 
 
 def _record(figure: str, attack: str, arm: str = OURS) -> str:
-    return f"{100 * released(figure, FASHION, attack)[arm]:.2f}"
+    return _percent(released(figure, FASHION, attack)[arm])
 
 
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.2f}"
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
 
 
 def _text(figure: str, data: str, attack: str) -> str:
-    return f"{100 * stated(figure, data, OURS)[attack]:.2f}"
+    return _percent(stated(figure, data, OURS)[attack])
