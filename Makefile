@@ -26,6 +26,9 @@ $(VENV)/.dev: $(VENV)/.train
 $(VENV)/.browser: $(VENV)/.dev
 	$(PIP) --group browser
 	@touch $@
+$(VENV)/.deployment: $(VENV)/.dev
+	$(PIP) 'flwr[simulation]==1.41.0'
+	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --editable '.[train,report,flower]' --group bench
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
@@ -44,8 +47,7 @@ test-browser: $(VENV)/.browser ## test the page in Chromium, which is installed 
 	.ci/chromium
 	$(BIN)/pytest tests/browser
 
-test-deployment: $(VENV)/.dev ## start real processes with TLS and test them (minutes)
-	$(PIP) 'flwr[simulation]==1.41.0'
+test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
 	$(BIN)/pytest tests/deployment
 
 lint: $(VENV)/.dev ## style, types and layers
