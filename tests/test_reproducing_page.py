@@ -111,3 +111,12 @@ def test_it_is_true_that_a_quiet_backdoor_gets_past_filterl2_without_shards_only
     assert "it does not get past FilterL2" in text
     assert worst_backdoor("worst-few-labels", "none", "FilterL2") > 50
     assert worst_backdoor("worst-few-labels", "25", "FilterL2") < 5
+
+
+def test_it_is_true_that_half_of_the_shards_is_where_experience_ends():
+    assert "Half of the shards is where experience ends" in written("choosing_p.md")
+    (panel,) = [each for each in reproducing.reproduced("fig6", RESULTS).ends if each.attack == "TMA (authors)"]
+    by_shards = {shards: panel.arms[f"FilterL2, shards {shards}"] for shards in (1, 20, 25, 33, 50, 100)}
+    assert by_shards[20].tainted == 10
+    assert by_shards[20].mean == pytest.approx(by_shards[1].mean, abs=0.005)
+    assert all(by_shards[shards].mean == pytest.approx(by_shards[100].mean, abs=0.005) for shards in (25, 33, 50))
