@@ -60,8 +60,9 @@ READING = """## How to read it
   have three labels each. Smaller differences mean little.
 - The paper's bound, 12 · malicious < shards, holds in none of its own settings; nor, so, here.
 - Seconds are those of the wall clock. Where several runs shared the device, its own time for each is said too.
-- The spoilt weight is what shards with an attacker had in the last five rounds, all shards together having 100 %. Where
-  it is nothing, what the attack seems to get is the model's own mistake.
+- The spoilt weight is what rows with an attacker had in the last five rounds, all rows together having 100 %; a row is
+  the mean of a shard, or a client where there are no shards. Where it is nothing, what the attack seems to get is the
+  model's own mistake.
 """
 
 
@@ -124,7 +125,7 @@ def _worst_first(every: list[Reproduced], results: Path) -> Iterator[str]:
     rows = [(each.name, row) for each in every for row in beside_the_paper(each.name, each.ends).rows]
     for name, row in rows:
         if row[-1] in {"worse", "within half a point"}:
-            believed = f"; shards with an attacker had {row[5]} of the weight" if row[5] else ""
+            believed = f"; rows with an attacker had {row[5]} of the weight" if row[5] else ""
             theirs = released(name, row[0], row[1]).get(row[3])
             record = "" if theirs is None else f"; the authors' own record {100 * theirs:.2f}"
             remarks = f"({row[-1]}){record}{believed}"
