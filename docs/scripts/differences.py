@@ -134,12 +134,16 @@ def _resnet(results: Path) -> str:
 
 
 def _trimmed(ends: Sequence[Panel]) -> str:
-    rule, released_rule = "Trimmed Mean", "Trimmed Mean (released)"
-    return f"""**Trimmed mean in the authors' records.** On Fashion-MNIST without shards it ends under TMA with
-        {_record("fig1", "TMA", rule)} there and with {_ours(ends, FASHION, "TMA (authors)", rule)} here. The text says
-        that it rules out 30 %, and so it does here; the released code trims a tenth on each side, less than the quarter
-        that attacks. Run so, it ends with {_ours(ends, FASHION, "TMA (authors)", released_rule)} (`fig1_iid.toml`, part
-        `released`)."""
+    attacks, rule = ("TMA", "MPA"), "Trimmed Mean"
+    theirs = " and ".join(_record("fig1", attack, rule) for attack in attacks)
+    ours, as_released = (
+        " and ".join(_ours(ends, FASHION, f"{attack} (authors)", arm) for attack in attacks)
+        for arm in (rule, f"{rule} (released)")
+    )
+    return f"""**Trimmed mean in the authors' records.** On Fashion-MNIST without shards it ends under TMA and MPA with
+        {theirs} there and with {ours} here. The text says that it rules out 30 %, and so it does here; the released
+        code trims a tenth on each side, less than the quarter that attacks. Run so, it ends with {as_released}
+        (`fig1_iid.toml`, part `released`)."""
 
 
 def _course(figure: str, log: RunLog) -> str:
