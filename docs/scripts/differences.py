@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,6 @@ from f2ed.records import RunLog, read_folder
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FASHION, RESNET = "fashion-mnist", "DBA ResNet18"
-# Runs of one file that another's are compared with.
-_ALSO = {"redealt_full": ("fig5_noniid_shards",)}
 _LATE = 8
 PAIRS = f"{OURS}, schedule batches of 2"
 
@@ -125,7 +124,7 @@ def _resnet(results: Path) -> str:
     found = [
         _course(figure, log)
         for figure, folder in FIGURES.items()
-        for log in (read_folder(results / folder) if (results / folder).is_dir() else [])
+        for log in logs_of(results / folder)
         if (log.header.arm.get("attack"), log.header.arm.get("estimator")) == (RESNET, OURS) and log.rounds
     ]
     return f"""**DBA with ResNet18.** For DBA the paper's appendix names the ResNet18 of its inventors, and their
@@ -166,7 +165,8 @@ def _as_released(part: str, results: Path) -> str:
 def dealt_anew(few_labels: Sequence[Panel], results: Path) -> str:
     """Return the section on shards that are dealt anew in every round, also beside the panels of Figure 5."""
     small = every_arm([panel for panel in ends_of("redealt", results) if any(panel.arms.values())], "mnist")
-    full = ends_of("redealt_full", results)
+    # Those with shards that are kept are runs of Figure 5.
+    full = ends_of("redealt_full", results, beside=FIGURES["fig5"])
     paired = _fill(
         """The same with the paper's network (`experiments/redealt_full.toml`, one seed). Beside the other rules of
         Figure 5, whose shards are kept: """
@@ -216,11 +216,17 @@ def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
     )
 
 
-def ends_of(experiment: str, results: Path, *parts: str) -> list[Panel]:
-    """Return the panels of an experiment file, or of some parts of it, from what was run for it or elsewhere."""
+def ends_of(experiment: str, results: Path, *parts: str, beside: str | None = None) -> list[Panel]:
+    """Return the panels of an experiment file, or of parts of it, from what was run for it and for the one `beside`."""
     cells = expand(read(EXPERIMENTS / f"{experiment}.toml").only_parts(parts))
-    folders = [path for name in (experiment, *_ALSO.get(experiment, ())) if (path := results / name).is_dir()]
-    return panels(cells, matched(cells, [log for folder in folders for log in read_folder(folder)]))
+    logs = [log for name in (experiment, beside) if name is not None for log in logs_of(results / name)]
+    return panels(cells, matched(cells, logs))
+
+
+@cache
+def logs_of(folder: Path) -> list[RunLog]:
+    """Return what was run into a folder; nothing where there is none."""
+    return read_folder(folder) if folder.is_dir() else []
 
 
 def _fill(text: str) -> str:

@@ -7,13 +7,12 @@ A test compares the committed pages with what this makes of the committed record
 
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
-from differences import dealt_anew, differences, where_it_is_weak
+from differences import dealt_anew, differences, logs_of, where_it_is_weak
 
 from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
@@ -23,7 +22,7 @@ from f2ed.experiments.distribution import Distribution
 from f2ed.experiments.figure import standing, tables
 from f2ed.experiments.outcomes import Panel, matched, panels
 from f2ed.experiments.paper import FIGURES, WORST_CASES, released, sources, stated
-from f2ed.records import RunLog, read_folder
+from f2ed.records import RunLog
 from f2ed.report.quantiles import draw_quantiles
 
 ROOT = Path(__file__).parents[2]
@@ -82,14 +81,9 @@ def reproduced(name: str, results: Path) -> Reproduced:
     """Read what there is of a figure; a run of one figure may be one of another's too."""
     file = read(ROOT / "experiments" / f"{FIGURES[name]}.toml")
     cells = expand(file)
-    logs = _every_log(results)
+    logs = [log for stem in FIGURES.values() for log in logs_of(results / stem)]
     found = matched(cells, logs)
     return Reproduced(name, file, cells, found, panels(cells, found), logs)
-
-
-@cache
-def _every_log(results: Path) -> list[RunLog]:
-    return [log for stem in FIGURES.values() if (results / stem).is_dir() for log in read_folder(results / stem)]
 
 
 def page(results: Path) -> str:
@@ -141,11 +135,9 @@ def _worst_first(every: list[Reproduced], results: Path) -> Iterator[str]:
 
 def _quick_standing(each: Reproduced, results: Path) -> list[str]:
     """Say the same of the quick version, where it was run."""
-    folder = results / f"{FIGURES[each.name]}-quick"
-    if not folder.is_dir():
-        return []
-    cells = expand(each.file.quickly())
-    return standing(each.name, cells, matched(cells, read_folder(folder)))
+    logs = logs_of(results / f"{FIGURES[each.name]}-quick")
+    cells = expand(each.file.quickly()) if logs else []
+    return standing(each.name, cells, matched(cells, logs))
 
 
 def _do_shards_help(without: Reproduced, within: Reproduced) -> Iterator[str]:
@@ -183,11 +175,11 @@ def _figure(each: Reproduced) -> str:
 
 def _quick(each: Reproduced, results: Path) -> Iterator[str]:
     """Set who holds in the quick version beside who holds in the full one."""
-    folder = results / f"{FIGURES[each.name]}-quick"
-    if not folder.is_dir():
+    logs = logs_of(results / f"{FIGURES[each.name]}-quick")
+    if not logs:
         return
     cells = expand(each.file.quickly())
-    ends = panels(cells, matched(cells, read_folder(folder)))
+    ends = panels(cells, matched(cells, logs))
     table, sentence = agreement(ends, each.ends)
     yield (
         f"### The quick version: {each.name}\n\n`f2ed reproduce {each.name} --quick`. A rule holds if it is at most 2 "

@@ -30,7 +30,7 @@ def _by_shards(cells: Sequence[Cell], found: Mapping[str, RunLog], path: Path) -
     """Draw where the runs ended against the number of shards."""
     lines = {
         name: [
-            Point(shards, end.mean, min(end.ends.values()), max(end.ends.values()), hollow=2 * end.tainted >= shards)
+            Point(shards, end.mean, min(end.ends.values()), max(end.ends.values()), hollow=end.outnumbered(shards))
             for shards, end in sorted(points.items())
         ]
         for name, points in against_shards(panels(cells, found)).items()

@@ -160,8 +160,8 @@ def minority(panels: Sequence[Panel]) -> list[str]:
     said = []
     for name, points in against_shards(panels).items():
         few, many = (
-            [end.mean for shards, end in points.items() if (2 * end.tainted < shards) == fewer]
-            for fewer in (True, False)
+            [end.mean for shards, end in points.items() if end.outnumbered(shards) == outnumbered]
+            for outnumbered in (False, True)
         )
         parts = [
             f"{_range(ends)} where {where} of the shards have an attacker"

@@ -38,6 +38,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """The mean over the seeds."""
         return sum(self.ends.values()) / len(self.ends)
 
+    def outnumbered(self, shards: int) -> bool:
+        """Whether half of so many shards or more had an attacker, so that no rule can tell which half is honest."""
+        return 2 * self.tainted >= shards
+
     def beside(self, other: "Measured") -> "Measured":
         """Return what was measured with seeds that the other was run with too."""
         shared = {seed: end for seed, end in self.ends.items() if seed in other.ends}

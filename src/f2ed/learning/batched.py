@@ -27,7 +27,7 @@ def train_batched(start: Tensor, trained: int, schedule: Schedule, out: Tensor, 
     Buffers do not change in models that can be trained so; their part of an update is zero. On a GPU the
     steps of clients of equal length are recorded once and replayed, which spares the launches.
     """
-    begun = torch.stack([(start if job.start is None else job.start)[:trained] for job in schedule.jobs])
+    begun = _begun(start, trained, schedule)
     training = _Training(schedule, start[trained:], begun, gradients)
     if start.is_cuda and len(schedule.active) >= _WORTH_RECORDING and schedule.active[-1] == schedule.clients:
         _Recording(training, schedule).replay(schedule)
@@ -55,7 +55,7 @@ def train_in_turn(
         if job.pull is not None or job.mask is not None:
             train_batched(start, trained, mine, out, gradients)
             continue
-        begun = (start if job.start is None else job.start)[None, :trained]
+        begun = _begun(start, trained, mine)
         kind = *msgspec.structs.astuple(mine.training), mine.pool.shape[1:]
         if kind not in recordings:
             recordings[kind] = _Recording(_Training(mine, start[trained:].clone(), begun, gradients), mine)
@@ -64,6 +64,11 @@ def train_in_turn(
         recording.replay(mine)
         torch.sub(recording.training.weights[0], begun[0], out=out[place, :trained])
         out[place, trained:] = 0
+
+
+def _begun(start: Tensor, trained: int, schedule: Schedule) -> Tensor:
+    """Return the weights `[n, t]` that the clients begin with."""
+    return torch.stack([(start if job.start is None else job.start)[:trained] for job in schedule.jobs])
 
 
 class _Training:
