@@ -6,6 +6,7 @@ A test compares the committed pages with what this makes of the committed record
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,11 +125,11 @@ def _worst_first(every: list[Reproduced], results: Path) -> Iterator[str]:
             record = "" if theirs is None else f"; the authors' own record {100 * theirs:.2f}"
             remarks = f"({row[-1]}){record}{believed}"
             yield f"- {name}, {row[0]}, {row[1]}: {row[2]} {row[4]}, the paper {row[7]} {remarks}.\n"
-    met, left = (sum(row[-1] == verdict for _, row in rows) for verdict in ("as good or better", "not run"))
-    yield (
-        f"- Of {len(rows)} comparisons with a number that the text states, {met} are as good or better here, "
-        f"{left} were not run.\n\n"
+    verdicts = Counter(row[-1] for _, row in rows)
+    said = ", ".join(
+        f"{verdicts[verdict]} {verdict}" for verdict in ("as good or better", "within half a point", "worse", "not run")
     )
+    yield f"- Of {len(rows)} comparisons with a number that the text states: {said}.\n\n"
     by_name = {each.name: each for each in every}
     yield "".join(_do_shards_help(by_name["fig4"], by_name["fig5"]))
 

@@ -49,6 +49,15 @@ def test_a_panel_keeps_its_height_beside_a_long_legend(tmp_path):
     assert max(heights) - min(heights) > 50
 
 
+def test_a_legend_is_no_wider_than_the_panels(tmp_path):
+    rules = ("mean", "krum", "trimmed-mean", "filter-l2", "geometric-median", "centered-clipping", "median", "dnc")
+    demo(tmp_path / "runs", attacks=("none", "ka", "tma", "dba"), estimators=rules)
+    (path,) = write_figures(read_runs([tmp_path / "runs"])[0], tmp_path, "svg")
+    width = ET.parse(path).getroot().get("width")  # noqa: S314  our own file
+    inches = float(width.removesuffix("pt")) / 72
+    assert inches == pytest.approx(4 * 1.8, abs=0.3)
+
+
 def test_each_setting_is_a_figure_of_its_own(tmp_path):
     for shards in (10, 25):
         demo(tmp_path / "runs" / str(shards), estimators=("mean",), attacks=("none",), shards=shards)

@@ -25,7 +25,8 @@ Format = Literal["svg", "pdf", "png"]
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 1.5)), "dot": (0, (1, 1)), "dashdot": (0, (4, 1, 1, 1))}
 _PANEL = (1.8, 1.65)
 """Inches: four panels are as wide as a page of text."""
-_LEGEND_LINE = 0.18
+_LEGEND_LINE, _LEGEND_MARK, _LEGEND_LETTER = 0.18, 0.55, 0.06
+"""Inches: the height of a line of the legend, what an entry takes beside its name, and each letter of the name."""
 _COLUMNS = 4
 
 
@@ -54,10 +55,11 @@ def _figure(members: Sequence[Arm], setting: str) -> "Figure":
     attacks = list(dict.fromkeys(arm.attack for arm in members))
     columns = min(3 if len(attacks) in {3, 5, 6, 9} else _COLUMNS, len(attacks))
     rows = -(-len(attacks) // columns)
-    entries = len(dict.fromkeys(arm.estimator for arm in members))
-    beside = min(entries, 2 * columns)
-    height = _PANEL[1] * rows + _LEGEND_LINE * -(-entries // beside)
-    figure = Figure(figsize=(_PANEL[0] * columns, height), layout="constrained")
+    width = _PANEL[0] * columns
+    entries = {arm.estimator for arm in members}
+    beside = max(1, int(width / (_LEGEND_MARK + _LEGEND_LETTER * max(map(len, entries)))))
+    height = _PANEL[1] * rows + _LEGEND_LINE * -(-len(entries) // beside)
+    figure = Figure(figsize=(width, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for letter, (panel, attack) in enumerate(zip(panels, attacks, strict=False)):
         title = f"({chr(ord('a') + letter)}) {attack}" if letter < 26 else attack
