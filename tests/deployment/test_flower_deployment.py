@@ -11,6 +11,7 @@ import pytest
 from federation import Federation, wait_until
 from memory import Search
 
+from f2ed.accountant import epsilon
 from f2ed.flower.local import Deployment
 from f2ed.flower.processes import offspring
 
@@ -38,7 +39,7 @@ def dropped(audit):
 
 
 # In order of time: a run of the mode all-or-nothing, whose server is killed; the run that goes on after it; a run of
-# the tolerant mode.
+# the tolerant mode; a run with noise.
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,13 @@ def again(deployment):
 @pytest.fixture(scope="module")
 def tolerant(deployment):
     return Federation(deployment, "tolerant", **{"f2ed-mode": "dropout-tolerant"}).begin().ready()
+
+
+@pytest.fixture(scope="module")
+def noisy(deployment):
+    run = Federation(deployment, "noisy", **{"f2ed-mode": "all-or-nothing", "f2ed-noise": 1.0}).begin().ready()
+    yield run
+    run.end()
 
 
 def everywhere(deployment, search):
@@ -235,6 +243,30 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
     assert audit["opened"] == [0, 1]
     assert tolerant.equals_the_survivors([without(one, one[2]), without(other, other[2])])
     deployment.replace_node(one[2])
+
+
+def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(deployment, shards, request):
+    _, other = shards
+    # Enough for one update, and not for two.
+    enough = {"f2ed-epsilon": f"{1.1 * epsilon(0.5, 1e-5):.3f}", "f2ed-ledger": str(deployment.folder / "spent.json")}
+    deployment.stop(deployment.nodes[other[0]])
+    deployment.start_node_again(other[0], settings=enough)
+    noisy = request.getfixturevalue("noisy")
+    noisy.ask()
+    audit = noisy.result()
+    assert not audit["dropped"]
+    assert audit["opened"] == [0, 1]
+    assert 0 < max(audit["epsilon"].values()) <= float(enough["f2ed-epsilon"])
+    spent = (deployment.folder / "spent.json").read_bytes()
+    assert "this node's epsilon is now at most" in deployment.log(f"node_{other[0]}")
+    noisy.ask()
+    audit = noisy.result()
+    assert dropped(audit) == [other[0]]
+    assert "its budget is" in audit["dropped"][str(other[0])]
+    assert audit["opened"] == [0]
+    assert (deployment.folder / "spent.json").read_bytes() == spent
+    deployment.stop(deployment.nodes[other[0]])
+    deployment.start_node_again(other[0])
 
 
 def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):

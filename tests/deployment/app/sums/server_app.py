@@ -1,4 +1,5 @@
 import io
+from math import inf
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -26,6 +27,8 @@ def main(grid, context):
         mode=settings["f2ed-mode"],
         min_crowd=3,
         clip=CLIP,
+        l2=1.0 if settings["f2ed-noise"] else inf,
+        noise=settings["f2ed-noise"] or None,
         deadline=600.0,
         train_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
