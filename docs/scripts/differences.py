@@ -106,20 +106,37 @@ def _dba(ends: Mapping[str, Sequence[Panel]], shards: Iterable[RunLog], results:
         that has been trained before they begin (`experiments/dba_released.toml`). Run so, for 30 rounds in 20 of which
         they attack, DBA ends with {_as_released("iid", results)}; with three labels per client, with
         {_as_released("few-labels", results)}. Figure 4 in all but that they begin with the eleventh round ends with
-        {_as_released("figure4", results)}. {_rising(shards)}"""
+        {_as_released("figure4", results)}. {_from_the_first(results)} {_rising(shards)}"""
+
+
+def _from_the_first(results: Path) -> str:
+    """Say where as many rounds of attack led in Figure 4, where there was nothing to begin with."""
+    run = _quiet_backdoor(logs_of(results / FIGURES["fig4"]))
+    return (
+        f"With as many rounds of attack from the first on it stood at {_percent(_success(run, 20))} %." if run else ""
+    )
 
 
 def _rising(shards: Iterable[RunLog]) -> str:
     """Say that with shards, too, more rounds may let DBA in, if the run shows it."""
+    log = _quiet_backdoor(shards)
+    course = [] if log is None else [_success(log, rounds) for rounds in (10, 20, 30)]
+    if not course or course != sorted(course):
+        return ""
+    early, later, last = map(_percent, course)
+    return f"""With shards (Figure 2) it stands at {early}, {later} and {last} % after 10, 20 and 30 rounds,
+        and more rounds may let it in there too."""
+
+
+def _quiet_backdoor(logs: Iterable[RunLog]) -> RunLog | None:
+    """Return the run of FilterL2 under the authors' DBA on MNIST."""
     wanted = {"data": "mnist", "attack": "DBA (authors)", "estimator": OURS}
-    for log in shards:
-        if wanted.items() <= log.header.arm.items():
-            course = [log.rounds[at].success or 0.0 for at in (9, 19, 29)]
-            early, later, last = map(_percent, course)
-            if course == sorted(course):
-                return f"""With shards (Figure 2) it stands at {early}, {later} and {last} % after 10, 20 and 30 rounds,
-                    and more rounds may let it in there too."""
-    return ""
+    return next((log for log in logs if log.finished and wanted.items() <= log.header.arm.items()), None)
+
+
+def _success(log: RunLog, rounds: int) -> float:
+    """Return how often the attack succeeded after so many rounds."""
+    return log.rounds[rounds - 1].success or 0.0
 
 
 def _resnet(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
@@ -135,7 +152,7 @@ def _resnet(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
 
 def _is_resnet(log: RunLog) -> bool:
     arm = log.header.arm
-    return (arm.get("attack"), arm.get("estimator")) == (RESNET, OURS) and bool(log.rounds)
+    return (arm.get("attack"), arm.get("estimator")) == (RESNET, OURS) and log.finished
 
 
 def _unnoticed(log: RunLog) -> str:
@@ -161,16 +178,13 @@ def _trimmed(ends: Sequence[Panel]) -> str:
 
 
 def _course(figure: str, log: RunLog, ends: Sequence[Panel]) -> str:
-    """Say how far a run has come, where it stood then, how steadily, and what averaging did."""
+    """Say where a run ended, how steadily, and what averaging did."""
     data, last = log.header.arm["data"], log.rounds[-1]
-    when = (
-        "at the end" if log.finished else f"after {len(log.rounds)} of {log.header.rounds} rounds, when it was stopped"
-    )
     late = [record.success or 0.0 for record in log.rounds[-_LATE:]]
     averaging = _measured(ends, data, RESNET, "Mean")
     beside = "" if averaging is None else f"; averaging: {number(averaging)} %"
-    return f"""{figure} {data} {_percent(late[-1])} % {when} ({_percent(min(late))} to {_percent(max(late))} in the last
-        {len(late)} rounds), with {_percent(last.accuracy)} % accuracy (the text: {_text(figure, data, "DBA")}
+    return f"""{figure} {data} {_percent(late[-1])} % at the end ({_percent(min(late))} to {_percent(max(late))} in the
+        last {len(late)} rounds), with {_percent(last.accuracy)} % accuracy (the text: {_text(figure, data, "DBA")}
         %{beside})"""
 
 
@@ -233,8 +247,8 @@ def where_it_is_weak(iid: Sequence[Panel], few_labels: Sequence[Panel]) -> str:
         Figure 5; shards that are dealt in pairs lose less ([measured](reproducing.md#shards-dealt-anew)). What the
         filter is worth in return is seen in the worst case, where most other rules break: the first table of the
         [front page](index.md). **A backdoor that keeps quiet** can pass a rule that looks at the spread:
-        DBA, with a quarter of 20 clients malicious, got {quiet}; with the ResNet18 and the parameters of its inventors
-        {with_resnet}.""",
+        DBA, with a quarter of 20 clients malicious and the network of the paper's released code, got {quiet}; with the
+        ResNet18 and the parameters of its inventors {with_resnet}.""",
     )
 
 
