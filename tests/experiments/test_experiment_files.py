@@ -137,6 +137,16 @@ def test_without_the_data_and_a_fallback_the_file_is_refused():
 
 
 @pytest.mark.usefixtures("offline")
+def test_data_that_no_chosen_run_needs_are_not_asked_for():
+    file = parse(changed(data='["digits", "mnist"]'), "a.toml")
+    cells, loaded = prepare(file, only=["digits"])
+    assert [cell.name for cell in cells] == ["digits"]
+    assert len(loaded) == 1
+    with pytest.raises(ConfigError, match=r"a\.toml: data\[1\]: mnist is not in"):
+        prepare(file)
+
+
+@pytest.mark.usefixtures("offline")
 def test_a_damaged_file_is_refused_and_not_replaced_by_the_fallback(tmp_path):
     (tmp_path / "mnist").mkdir()
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):

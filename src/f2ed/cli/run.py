@@ -23,7 +23,7 @@ from f2ed.report.watch import serve
 try:
     import torch
 
-    from f2ed.experiments import Cell, Event, File, Summary, prepare, read, run_all, summarise
+    from f2ed.experiments import Cell, Event, File, Summary, expand, prepare, read, run_all, summarise
     from f2ed.experiments.parallel import run_in_processes
     from f2ed.experiments.run import place
     from f2ed.simulation.leaks import warning
@@ -129,10 +129,10 @@ def carry_out(
         def progress(name: str, done: int, total: int | None) -> None:
             status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
 
-        cells, loaded = prepare(experiments, folder=data, progress=progress, say=partial(console.print, soft_wrap=True))
-    chosen = [cell for cell in cells if all(word in cell.name for word in only)]
+        say = partial(console.print, soft_wrap=True)
+        chosen, loaded = prepare(experiments, only=only, folder=data, progress=progress, say=say)
     if not chosen:
-        names = "; ".join(cell.name for cell in cells)
+        names = "; ".join(cell.name for cell in expand(experiments))
         raise ConfigError(
             f"--only {' '.join(only)}: no run of {experiments.path} has that in its name; there are: {names}"
         )
@@ -140,7 +140,7 @@ def carry_out(
     if jobs > 1 and len(chosen) > 1:
         events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
     else:
-        events = run_all(chosen, folder, loaded=loaded, device=device, say=partial(console.print, soft_wrap=True))
+        events = run_all(chosen, folder, loaded=loaded, device=device, say=say)
     try:
         with serve(folder, port) if port is not None else nullcontext() as url:
             if url is not None:

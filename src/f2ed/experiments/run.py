@@ -43,13 +43,19 @@ class Event(NamedTuple):
 
 
 def prepare(
-    file: File, *, folder: Path | None = None, progress: Progress = quiet, say: Say = quiet
+    file: File,
+    *,
+    only: Sequence[str] = (),
+    folder: Path | None = None,
+    progress: Progress = quiet,
+    say: Say = quiet,
 ) -> tuple[list[Cell], Loaded]:
     """Lay out the grid, load its data and refuse what cannot work with them, before anything starts.
 
-    Where the data can be neither found nor fetched, the file's fallback takes their place, if it has one.
+    The cells are those whose names have all of `only` in them; data that none of these needs are not asked for. Where
+    the data can be neither found nor fetched, the file's fallback takes their place, if it has one.
     """
-    cells = expand(file)
+    cells = [cell for cell in expand(file) if all(word in cell.name for word in only)]
     loaded: dict[AnyDataset, Data] = {}
     if file.fallback:
         expand(file.without_data())  # A fallback that cannot work shall not be found out where it is needed.
@@ -63,7 +69,7 @@ def prepare(
             if not file.fallback or _is_there(wanted, folder):
                 raise ConfigError(f"{file.path}: {located(f'data: {error}', cell.where)}") from None
             say(f"{error}. Going on with the file's fallback instead.")
-            return prepare(file.without_data(), folder=folder, progress=progress, say=say)
+            return prepare(file.without_data(), only=only, folder=folder, progress=progress, say=say)
     _check_all(file, cells, loaded)
     return cells, loaded
 
