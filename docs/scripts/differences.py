@@ -147,7 +147,7 @@ def _resnet(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:
     return f"""**DBA with ResNet18.** For DBA the paper's appendix names the ResNet18 of its inventors, and their
         parameters, so that these are the runs to hold against the text. Theirs is of half the usual width, and so it
         is here, with group instead of batch norm. Against FilterL2: {courses or "it was not run"}.
-        {" ".join(_unnoticed(log) for figure, log in found if figure == "fig4")}"""
+        {_unnoticed(ends["fig4"])}"""
 
 
 def _is_resnet(log: RunLog) -> bool:
@@ -155,13 +155,13 @@ def _is_resnet(log: RunLog) -> bool:
     return (arm.get("attack"), arm.get("estimator")) == (RESNET, OURS) and log.finished
 
 
-def _unnoticed(log: RunLog) -> str:
+def _unnoticed(ends: Sequence[Panel]) -> str:
     """Say what the filter saw of the attackers where clients have few labels."""
-    believed = [record.believed_attackers or 0.0 for record in log.rounds[-_LATE:]]
-    crowd = len(log.header.malicious) / log.header.clients
-    return f"""In Figure 4 the attackers do not stand out among clients with three labels each: they are
-        {100 * crowd:.0f} % of the clients and had {_percent(sum(believed) / len(believed))} % of the weight in the last
-        {len(believed)} rounds."""
+    few = _measured(ends, "mnist", RESNET, OURS)
+    if few is None or few.spoilt is None:
+        return ""
+    return f"""In Figure 4 the attackers do not stand out among clients with three labels each: they are a tenth of the
+        clients and had {100 * few.spoilt:.1f} % of the weight."""
 
 
 def _trimmed(ends: Sequence[Panel]) -> str:
