@@ -43,6 +43,16 @@ def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):
     assert len(list(page.parent.glob("*.jsonl"))) == 4
 
 
+def test_parts_may_vary_different_settings(f2ed, tmp_path):
+    path = tmp_path / "parts.toml"
+    settings = FILE.replace('estimator = ["mean", "filter-l2"]', 'estimator = ["mean"]').replace('"none", ', "")
+    path.write_text(settings + '[[part]]\nname = "one"\nbits = [20]\n[[part]]\nname = "two"\nclient_momentum = [0.9]\n')
+    status, out, _ = f2ed("run", path, "--device", "cpu", "--rounds", "1")
+    assert status in (0, None)
+    assert "Under tma, mean" in out
+    assert "Records: " in out
+
+
 def test_the_page_is_about_the_runs_of_this_command_alone(f2ed, file, tmp_path):
     f2ed("run", file, "--rounds", "1")
     f2ed("run", file, "--only", "mean")

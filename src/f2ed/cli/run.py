@@ -267,13 +267,13 @@ def _clock(seconds: float) -> str:
 
 def _conclude(summary: Summary, folder: Path, where: Path | None, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
-    axes = list(summary.outcomes[0].arm)
+    axes = list(dict.fromkeys(axis for outcome in summary.outcomes for axis in outcome.arm))
     for axis in axes or ["run"]:
         table.add_column(axis)
     for column in ("accuracy", "lost", "attack success", "spoilt weight"):
         table.add_column(column, justify="right")
     for outcome in summary.outcomes:
-        names = [outcome.arm[axis] for axis in axes] or [outcome.name]
+        names = [outcome.arm.get(axis, "") for axis in axes] or [outcome.name]
         lost = "" if outcome.below is None else f"{round(outcome.below, 1) + 0.0:.1f} points"
         success = "" if outcome.success is None else f"{100 * outcome.success:.1f} %"
         believed = "" if outcome.attackers_believed is None else f"{100 * outcome.attackers_believed:.1f} %"
