@@ -5,6 +5,7 @@ import torch
 from archives import CONTENTS, TINY, put
 
 from f2ed.errors import ConfigError
+from f2ed.learning.datasets import Mnist
 from f2ed.learning.datasets.archive import FetchError, find, load, obtain
 
 
@@ -54,6 +55,17 @@ def test_scaling_shifts_and_divides_pixels_and_says_what_black_and_white_become(
     assert (data.black, data.white) == (-2, 2)
     assert data.test.images.eq(2).all()
     assert data.train.images[0, 0, 0, 0] == -2
+
+
+@pytest.mark.parametrize(
+    ("normalise", "white"), [(True, (1 - 0.1307) / 0.3081), (False, 1), ("raw", (255 - 0.1307) / 0.3081)]
+)
+def test_mnist_is_normalised_or_not_or_as_if_raw_pixels_went_to_one(tmp_path, monkeypatch, normalise, white):
+    put(tmp_path / "tiny")
+    monkeypatch.setattr("f2ed.learning.datasets.mnist.MNIST", TINY)
+    data = Mnist(normalise=normalise)(tmp_path)
+    assert data.white == pytest.approx(white)
+    assert data.test.images.flatten()[0].item() == pytest.approx(white)
 
 
 def test_a_file_with_another_content_is_refused_and_named(tmp_path):

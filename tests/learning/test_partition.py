@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.errors import ConfigError
-from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, LabelsPerClient
+from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, LabelsPerClient, NeighbouringLabels
 
 LABELS = np.arange(1000) % 10
 
 
-@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), Dirichlet(0.5)], ids=str)
+@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), NeighbouringLabels(3), Dirichlet(0.5)], ids=str)
 @given(clients=st.integers(1, 25), seed=st.integers(0, 2**40))
 @settings(max_examples=25, deadline=None)
 def test_no_sample_goes_to_two_clients_and_every_client_has_some(partition, clients, seed):
@@ -30,7 +30,7 @@ def test_no_sample_goes_to_two_clients_and_every_client_has_some(partition, clie
     assert all(np.array_equal(a, b) for a, b in zip(dealt.rows, again.rows, strict=True))
 
 
-@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), Dirichlet(0.5)], ids=str)
+@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), NeighbouringLabels(3), Dirichlet(0.5)], ids=str)
 def test_other_seeds_give_other_deals(partition):
     assert not np.array_equal(partition(LABELS, 10, 1).rows[0], partition(LABELS, 10, 2).rows[0])
 
@@ -58,6 +58,14 @@ def test_the_papers_partition_uses_nine_tenths_of_mnists_frequencies():
     assert set(LabelsPerClient(3)(labels, 100, 0).sizes) == {3 * (5421 // 30)}
 
 
+def test_neighbouring_labels_go_round_and_leave_less_than_a_sample_for_each_taker():
+    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    dealt = np.array(NeighbouringLabels(3)(np.repeat(np.arange(10), counts), 100, 0).histograms)
+    for client, histogram in enumerate(dealt):
+        assert set(np.flatnonzero(histogram)) == {(client + step) % 10 for step in range(3)}
+    assert all(set(column[column > 0]) == {count // 30} for column, count in zip(dealt.T, counts, strict=True))
+
+
 def test_a_small_alpha_makes_clients_differ_more_than_a_large_one():
     few = np.array(Dirichlet(0.1)(LABELS, 10, 0).histograms)
     many = np.array(Dirichlet(100.0)(LABELS, 10, 0).histograms)
@@ -83,6 +91,8 @@ def test_an_assignment_is_taken_as_it_is(tmp_path):
         (Iid(), 0, "cannot serve 0 clients"),
         (LabelsPerClient(11), 10, "11 labels per client were asked for, but the data have 10"),
         (LabelsPerClient(10), 101, "too few for 101 clients"),
+        (NeighbouringLabels(11), 10, "11 labels per client were asked for, but the data have 10"),
+        (NeighbouringLabels(10), 101, "too few for 101 clients"),
         (Dirichlet(0.001), 100, "raise alpha"),
         (Dirichlet(0.5, least=11), 100, "fewer than 11 samples"),
         (Assigned(clients=((1,), (2,))), 3, "has 2 clients, the experiment 3"),

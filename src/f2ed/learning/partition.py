@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from f2ed.errors import ConfigError
 from f2ed.randomness import stream
 
-__all__ = ["AnyPartition", "Assigned", "Dirichlet", "Iid", "LabelsPerClient", "Partition", "Partitioner"]
+__all__ = [
+    "AnyPartition",
+    "Assigned",
+    "Dirichlet",
+    "Iid",
+    "LabelsPerClient",
+    "NeighbouringLabels",
+    "Partition",
+    "Partitioner",
+]
 
 Indices = NDArray[np.int64]
 
@@ -71,25 +80,28 @@ class LabelsPerClient(Partitioner, frozen=True, tag="labels-per-client"):
 
     def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Give out labels first, then equal portions of each."""
-        present, counts = np.unique(labels, return_counts=True)
-        if self.labels > len(present):
-            raise ConfigError(f"{self.labels} labels per client were asked for, but the data have {len(present)}")
+        present, counts = _labels_for(labels, self.labels)
         chosen = _draw_labels(len(present), self.labels, clients, rng)
         takers = np.bincount(chosen.ravel(), minlength=len(present))
-        portion = int((counts[takers > 0] // takers[takers > 0]).min())
-        if portion == 0:
-            raise ConfigError(
-                f"{len(labels)} samples are too few for {clients} clients with {self.labels} labels each: "
-                "one label has more takers than samples; ask for fewer clients or labels"
-            )
-        piles = [rng.permutation(np.flatnonzero(labels == label)) for label in present]
-        taken = np.zeros(len(present), dtype=np.int64)
-        dealt = []
-        for mine in chosen:
-            parts = [piles[label][taken[label] : taken[label] + portion] for label in mine]
-            taken[mine] += portion
-            dealt.append(rng.permutation(np.concatenate(parts)))
-        return dealt
+        each = counts // np.maximum(takers, 1)
+        return _deal_portions(labels, chosen, np.full(len(present), each[takers > 0].min()), rng)
+
+
+class NeighbouringLabels(Partitioner, frozen=True, tag="neighbouring-labels"):
+    """The first client has the first `labels` labels, the second those from the second on, and so on in a circle.
+
+    Everybody who has a label has as many samples of it as the others who have it, and no more are left over than that
+    takes; so clients with frequent labels have more samples.
+    """
+
+    labels: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Give out labels in a circle, then equal portions of each."""
+        present, counts = _labels_for(labels, self.labels)
+        chosen = (np.arange(clients)[:, None] + np.arange(self.labels)) % len(present)
+        takers = np.bincount(chosen.ravel(), minlength=len(present))
+        return _deal_portions(labels, chosen, counts // np.maximum(takers, 1), rng)
 
 
 class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
@@ -158,7 +170,15 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
             raise ConfigError(f"{self.file} must be a JSON list of lists of sample numbers: {wrong}") from None
 
 
-AnyPartition = Iid | LabelsPerClient | Dirichlet | Assigned
+AnyPartition = Iid | LabelsPerClient | NeighbouringLabels | Dirichlet | Assigned
+
+
+def _labels_for(labels: Indices, each: int) -> tuple[Indices, Indices]:
+    """Return the labels that the data have and how often, if there are enough of them for a client."""
+    present, counts = np.unique(labels, return_counts=True)
+    if each > len(present):
+        raise ConfigError(f"{each} labels per client were asked for, but the data have {len(present)}")
+    return present, counts
 
 
 def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator) -> Indices:
@@ -173,3 +193,20 @@ def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator)
         chosen[client] = np.lexsort((rng.random(labels), uses))[:each]
         uses[chosen[client]] += 1
     return chosen[rng.permutation(clients)]
+
+
+def _deal_portions(labels: Indices, chosen: Indices, portions: Indices, rng: np.random.Generator) -> list[Indices]:
+    """Give each client, of each of its `chosen` labels, that label's portion: no sample to two."""
+    if portions[chosen].min() == 0:
+        raise ConfigError(
+            f"{len(labels)} samples are too few for {len(chosen)} clients with {chosen.shape[1]} labels each: "
+            "one label has more takers than samples; ask for fewer clients or labels"
+        )
+    piles = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    taken = np.zeros(len(piles), dtype=np.int64)
+    dealt = []
+    for mine in chosen:
+        parts = [piles[label][taken[label] : taken[label] + portions[label]] for label in mine]
+        taken[mine] += portions[mine]
+        dealt.append(rng.permutation(np.concatenate(parts)))
+    return dealt

