@@ -1,15 +1,19 @@
 """The page about the paper's figures says what the committed records say."""
 
 import shutil
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
 
+from f2ed.experiments.paper import stated
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 
-import differences  # noqa: E402  it lies in the folder just named
+import backdoors  # noqa: E402  it lies in the folder just named
+import quoted  # noqa: E402
 import reproducing  # noqa: E402
 
 RESULTS = ROOT / "results"
@@ -105,9 +109,41 @@ def test_it_is_true_that_few_labels_hide_those_who_run_dba():
     assert alike.spoilt < 0.05 * 0.25
 
 
+def test_it_is_true_that_pixels_and_rate_of_the_authors_script_lead_where_the_text_is():
+    text = written("reproducing.md")
+    assert "where the text is, and averaging with" in text
+    assert "Such labels alone, with the pixels and the rate of Figure 5, explain nothing" in text
+    dealt, alike = (
+        quoted.by_rule("few_labels_released", part, RESULTS) for part in ("figure5", "neighbours-normalised")
+    )
+    says = stated("fig5", "mnist", "FilterL2")["KA"]
+    assert dealt["FilterL2 (paper)"].mean == pytest.approx(says, abs=0.005)
+    as_here = ends("fig5", "KA (authors)")
+    assert max(as_here.values()) < says - 0.015
+    assert all(alike[rule].mean < as_here[rule] for rule in ("FilterL2", "FilterL2 (paper)", "Mean"))
+
+
+def test_it_is_true_that_the_last_rounds_let_dba_in_and_that_later_attackers_stay_where_the_text_is():
+    text = written("reproducing.md")
+    assert "the last five let it in" in text
+    assert "there the text is (0.86)" in text
+    (first,) = [log for log in quoted.logs_of(RESULTS / "fig4_noniid") if backdoors._is_resnet(log)]
+    (later,) = quoted.runs_of("dba_released", RESULTS, "figure4-resnet18-later")
+    assert max(record.success for record in first.rounds[19:25]) < 0.05
+    assert first.rounds[-1].success > 0.3
+    assert statistics.median(record.success for record in later.rounds[-8:]) == pytest.approx(0.0086, abs=0.001)
+
+
+def test_it_is_true_that_neither_remedy_keeps_dba_out():
+    assert "neither keeps it out" in written("reproducing.md")
+    for part in ("momentum", "mixed"):
+        (end,) = quoted.by_rule("dba_remedies", part, RESULTS).values()
+        assert end.mean > 0.5
+
+
 def test_it_is_true_that_pairs_get_back_most_of_what_is_lost():
     assert "Pairs get back most of what is lost" in written("reproducing.md")
-    panels = differences.ends_of("redealt", RESULTS)
+    panels = quoted.ends_of("redealt", RESULTS)
     assert len(panels) == 4
     for panel in panels:
         kept, pairs, anew = (

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
-from differences import dealt_anew, differences, logs_of, where_it_is_weak
+from differences import dealt_anew, differences, where_it_is_weak
+from quoted import logs_of
 
 from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
