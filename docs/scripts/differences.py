@@ -98,12 +98,12 @@ def _few_labels_script(without: Sequence[Panel], results: Path) -> str:
         return ""
     return f"""**Three labels per client, KA: with other pixels one gets there.** Beside the authors' code lay at one
         time a script for clients with few labels (`src/hetero.py`; here `experiments/few_labels_released.toml`). It
-        reads InfiMNIST, after which the paper's source names its figures of MNIST, leaves the pixels between 0 and 255, and
-        trains at a rate of 0.0001. Run so, the authors' FilterL2 ends under KA with {number(dealt[THEIRS])}, where the
-        text is, and averaging with {number(dealt.get("Mean"))}; ours ends with {number(dealt.get(OURS))}, with shards
-        dealt anew with {number(anew.get(OURS))}, without shards with {number(alone.get(OURS))}. That does not explain
-        all: without shards the authors' FilterL2 then ends with {number(alone.get(THEIRS))}, where the text says
-        {says("fig4", "mnist", "KA")}, and with the pixels and the rate of Figure 4 with
+        reads InfiMNIST, after which the paper's source names its figures of MNIST, leaves the pixels between 0 and
+        255, and trains at a rate of 0.0001. Run so, the authors' FilterL2 ends under KA with {number(dealt[THEIRS])},
+        where the text is, and averaging with {number(dealt.get("Mean"))}; ours ends with {number(dealt.get(OURS))},
+        with shards dealt anew with {number(anew.get(OURS))}, without shards with {number(alone.get(OURS))}. That does
+        not explain all: without shards the authors' FilterL2 then ends with {number(alone.get(THEIRS))}, where the
+        text says {says("fig4", "mnist", "KA")}, and with the pixels and the rate of Figure 4 with
         {ended(without, "mnist", "KA (authors)", THEIRS)}. So the text's two numbers may be of different settings. The
         script gives a client labels that follow each other, where the text says random ones; with those the authors'
         FilterL2 has {number(neighbours.get(THEIRS))}, averaging {number(neighbours.get("Mean"))} and ours
