@@ -125,6 +125,28 @@ def test_a_real_model_on_real_digits_equals_the_reference():
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 
 
+def test_pixels_far_above_one_do_not_change_the_path():
+    network, said = Cnn()((1, 8, 8), 10, 0), []
+    work = [
+        Job(job.client, ClientData(800 * job.data.pool, job.data.rows, job.data.labels), job.training)
+        for job in digit_jobs(Training(lr=1e-6, batch=10), count=2)
+    ]
+    cohort = Cohort(network, say=said.append)
+    updates = cohort(flatten(network), work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=2e-5)
+    assert (cohort.path, said) == ("by hand", [])
+
+
+def test_it_is_said_if_the_fastest_path_is_not_taken(monkeypatch):
+    complaints = iter(["its gradients differ by up to 3", None])
+    monkeypatch.setattr(cohort_module, "disagreement", lambda *_: next(complaints))
+    network, work, said = MODELS["dense"], jobs(), []
+    cohort = Cohort(network, workers=2, say=said.append)
+    cohort(flatten(network), work, seed=SEED, round_=ROUND)
+    assert cohort.path == "vmap"
+    assert said == ["clients are trained by vmap: by hand does not suit the model (its gradients differ by up to 3)"]
+
+
 def test_no_jobs_give_no_rows():
     network = MODELS["dense"]
     assert run(network, []).shape == (0, layout(network).dimension)

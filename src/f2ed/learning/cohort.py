@@ -79,6 +79,8 @@ class Cohort:
             complaint = disagreement(gradients[0], reference, start, job.data)
             if complaint is None:
                 self.path, self._gradients = path, gradients
+                if wrong:
+                    self.say(f"clients are trained by {path}: {wrong}")
                 if path == "vmap" and self._fills_the_gpu():
                     # What vmap takes does not depend on the values, so that a step can be recorded.
                     self.path, self._gradients = "in turn", [one_by_one(self.model)]
