@@ -90,8 +90,8 @@ class LabelsPerClient(Partitioner, frozen=True, tag="labels-per-client"):
 class NeighbouringLabels(Partitioner, frozen=True, tag="neighbouring-labels"):
     """The first client has the first `labels` labels, the second those from the second on, and so on in a circle.
 
-    Everybody who has a label has as many samples of it as the others who have it, and no more are left over than that
-    takes; so clients with frequent labels have more samples.
+    All who have a label have as many samples of it, and fewer than one for each of them are left over; so clients with
+    frequent labels have more samples than others.
     """
 
     labels: Annotated[int, msgspec.Meta(ge=1)] = 3
