@@ -45,7 +45,8 @@ def run(
     device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
     out: Annotated[Path, Parameter(help="Where the records go, in a folder with the file's name.")] = Path("runs"),
     only: Annotated[
-        tuple[str, ...], Parameter(negative="", help="Run only those whose name contains this; given twice, both.")
+        tuple[str, ...],
+        Parameter(negative="", help="Run only those whose name contains this; given again, those that contain all."),
     ] = (),
     part: Annotated[
         tuple[str, ...], Parameter(negative="", help="Run only this part of the file; may be given again.")
@@ -134,7 +135,7 @@ def carry_out(
     if not chosen:
         names = "; ".join(cell.name for cell in expand(experiments))
         raise ConfigError(
-            f"--only {' '.join(only)}: no run of {experiments.path} has that in its name; there are: {names}"
+            f"--only {' and '.join(only)}: no run of {experiments.path} has that in its name; there are: {names}"
         )
     _judge_schedules(chosen, console, strict=strict)
     if jobs > 1 and len(chosen) > 1:
