@@ -129,11 +129,16 @@ def test_it_is_true_that_pixels_and_rate_of_the_authors_script_lead_where_the_te
 def test_it_is_true_that_the_last_rounds_let_dba_in_and_that_later_attackers_stay_where_the_text_is():
     text = written("reproducing.md")
     assert "the last five let it in" in text
+    assert "Twenty rounds of attack that begin later bring little, too" in text
     assert "there the text is (0.86)" in text
     (first,) = [log for log in quoted.logs_of(RESULTS / "fig4_noniid") if backdoors._is_resnet(log)]
     (later,) = quoted.runs_of("dba_released", RESULTS, "figure4-resnet18-later")
     assert max(record.success for record in first.rounds[19:25]) < 0.05
     assert first.rounds[-1].success > 0.3
+    (begun,) = [
+        end for rule, end in quoted.by_rule("dba_released", "figure4-resnet18", RESULTS).items() if rule == "FilterL2"
+    ]
+    assert max(begun.mean, later.rounds[-1].success) < 0.2 * first.rounds[-1].success
     assert statistics.median(record.success for record in later.rounds[-8:]) == pytest.approx(0.0086, abs=0.001)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from f2ed.experiments import expand, read
+from f2ed.experiments import Cell, expand, read
 from f2ed.experiments.comparison import OURS, number
 from f2ed.experiments.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.paper import released, stated
@@ -17,15 +17,18 @@ FASHION, RESNET = "fashion-mnist", "DBA ResNet18"
 
 def ends_of(experiment: str, results: Path, *parts: str, beside: str | None = None) -> list[Panel]:
     """Return the panels of an experiment file, or of parts of it, from what was run for it and for the one `beside`."""
-    cells = expand(read(_EXPERIMENTS / f"{experiment}.toml").only_parts(parts))
+    cells = _cells(experiment, *parts)
     logs = [log for name in (experiment, beside) if name is not None for log in logs_of(results / name)]
     return panels(cells, matched(cells, logs))
 
 
 def runs_of(experiment: str, results: Path, part: str) -> list[RunLog]:
     """Return the finished runs of a part of an experiment file."""
-    cells = expand(read(_EXPERIMENTS / f"{experiment}.toml").only_parts([part]))
-    return list(matched(cells, logs_of(results / experiment)).values())
+    return list(matched(_cells(experiment, part), logs_of(results / experiment)).values())
+
+
+def _cells(experiment: str, *parts: str) -> list[Cell]:
+    return expand(read(_EXPERIMENTS / f"{experiment}.toml").only_parts(parts))
 
 
 @cache
@@ -35,11 +38,9 @@ def logs_of(folder: Path) -> list[RunLog]:
 
 
 def by_rule(experiment: str, part: str, results: Path) -> dict[str, Measured]:
-    """Return what each rule ended with in the first panel of a part of a file; with shards, where there is both."""
-    panel, *_ = ends_of(experiment, results, part)
-    ends = {arm: end for arm, end in panel.arms.items() if end is not None}
-    dealt = {arm: end for arm, end in ends.items() if "shards none" not in arm}
-    return {arm.partition(",")[0]: end for arm, end in (dealt or ends).items()}
+    """Return what each rule that was run ended with in a part of a file that has one panel."""
+    (panel,) = ends_of(experiment, results, part)
+    return {arm.partition(",")[0]: end for arm, end in panel.arms.items() if end is not None}
 
 
 def ended(ends: Sequence[Panel], data: str, attack: str, arm: str = OURS) -> str:

@@ -82,9 +82,8 @@ class LabelsPerClient(Partitioner, frozen=True, tag="labels-per-client"):
         """Give out labels first, then equal portions of each."""
         present, counts = _labels_for(labels, self.labels)
         chosen = _draw_labels(len(present), self.labels, clients, rng)
-        takers = np.bincount(chosen.ravel(), minlength=len(present))
-        each = counts // np.maximum(takers, 1)
-        return _deal_portions(labels, chosen, np.full(len(present), each[takers > 0].min()), rng)
+        portions = _portions(chosen, counts)
+        return _deal_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
 
 
 class NeighbouringLabels(Partitioner, frozen=True, tag="neighbouring-labels"):
@@ -100,8 +99,7 @@ class NeighbouringLabels(Partitioner, frozen=True, tag="neighbouring-labels"):
         """Give out labels in a circle, then equal portions of each."""
         present, counts = _labels_for(labels, self.labels)
         chosen = (np.arange(clients)[:, None] + np.arange(self.labels)) % len(present)
-        takers = np.bincount(chosen.ravel(), minlength=len(present))
-        return _deal_portions(labels, chosen, counts // np.maximum(takers, 1), rng)
+        return _deal_portions(labels, chosen, _portions(chosen, counts), rng)
 
 
 class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
@@ -193,6 +191,11 @@ def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator)
         chosen[client] = np.lexsort((rng.random(labels), uses))[:each]
         uses[chosen[client]] += 1
     return chosen[rng.permutation(clients)]
+
+
+def _portions(chosen: Indices, counts: Indices) -> Indices:
+    """Return how many samples of each label there are for each client that has chosen it."""
+    return counts // np.maximum(np.bincount(chosen.ravel(), minlength=len(counts)), 1)
 
 
 def _deal_portions(labels: Indices, chosen: Indices, portions: Indices, rng: np.random.Generator) -> list[Indices]:
