@@ -13,7 +13,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from f2ed.flower.local import Deployment
+from f2ed.flower.local_deployment import Deployment
 
 APP = Path(__file__).resolve().parent / "flower_app"
 

@@ -14,8 +14,9 @@ import time
 import numpy as np
 from timing import in_fresh_process, peak_bytes, table
 
-from f2ed.sharding import Batches, EveryKRounds, EveryRound, Fixed, Meter
-from f2ed.sharding.leak import opened_sums
+from f2ed.guarantees import Meter
+from f2ed.guarantees.leakage.forecast import opened_sums
+from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed
 
 ROUNDS = 100
 ARMS = {

@@ -35,19 +35,19 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from f2ed.aggregation import Protocol, Task, contribution, shard_means
-from f2ed.encoding import Encoding, decode_mean, encode
 from f2ed.estimators import FilterL2
-from f2ed.secagg import shamir
-from f2ed.secagg.client import respond
-from f2ed.secagg.context import Terms, quorum
-from f2ed.secagg.masks import Mask, add_masks
-from f2ed.secagg.member import Member
-from f2ed.secagg.messages import Upload, read_request, write
-from f2ed.secagg.primitives import signing_key
-from f2ed.secagg.ring import Ring
-from f2ed.secagg.server import Outcome, secure_sum
-from f2ed.sharding import deal
+from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
+from f2ed.protocol.primitives.crypto import signing_key
+from f2ed.protocol.primitives.ring import Ring
+from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
+from f2ed.protocol.secagg import shamir
+from f2ed.protocol.secagg.client import respond
+from f2ed.protocol.secagg.masks import Mask, add_masks
+from f2ed.protocol.secagg.member import Member
+from f2ed.protocol.secagg.messages import Upload, read_request, write
+from f2ed.protocol.secagg.server import Outcome, secure_sum
+from f2ed.protocol.secagg.terms import Terms, quorum
+from f2ed.protocol.sharding import deal
 
 ENCODING = Encoding(clip=0.1, bits=20, ring=32)
 MODEL = bytes(32)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 import f2ed
-from f2ed.aggregation import contribution
-from f2ed.secagg import Member, respond, signing_key
+from f2ed.protocol.aggregation import contribution
+from f2ed.protocol.secagg import Member, respond, signing_key
 
 
 class Client:

@@ -6,9 +6,9 @@ from statistics import median
 
 from quoted import RESNET, by_rule, ended, logs_of, measured, percent, runs_of, says
 
-from f2ed.experiments.comparison import OURS, THEIRS, number
-from f2ed.experiments.outcomes import Panel
-from f2ed.experiments.paper import FIGURES, released
+from f2ed.experiments.reproduction.comparison import OURS, THEIRS, number
+from f2ed.experiments.reproduction.outcomes import Panel
+from f2ed.experiments.reproduction.paper import FIGURES, released
 from f2ed.records import RunLog
 
 _LATE = 8

@@ -7,9 +7,9 @@ import msgspec
 from backdoors import backdoors
 from quoted import FASHION, RESNET, by_rule, ended, ends_of, fill, measured, recorded, says
 
-from f2ed.experiments.comparison import OURS, THEIRS, behind, every_arm, number
-from f2ed.experiments.outcomes import Panel
-from f2ed.experiments.paper import FIGURES, stated
+from f2ed.experiments.reproduction.comparison import OURS, THEIRS, behind, every_arm, number
+from f2ed.experiments.reproduction.outcomes import Panel
+from f2ed.experiments.reproduction.paper import FIGURES, stated
 from f2ed.records import RunLog
 
 PAIRS = f"{OURS}, schedule batches of 2"

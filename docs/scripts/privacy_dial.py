@@ -22,19 +22,19 @@ from time import process_time
 import numpy as np
 import torch
 
-from f2ed.accountant import epsilon
-from f2ed.encoding import Encoding
+from f2ed.audit.images import RECOGNISED, match, psnr
+from f2ed.audit.inversion import first_dense
+from f2ed.audit.membership import area
+from f2ed.audit.server_view import View, as_pixels, draw, opened_mean, update
+from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2
 from f2ed.learning.datasets import Mnist
 from f2ed.learning.models import Mlp
-from f2ed.noise import discrete_gaussian
-from f2ed.privacy.images import RECOGNISED, match, psnr
-from f2ed.privacy.inversion import first_dense
-from f2ed.privacy.membership import area
-from f2ed.privacy.shard import View, as_pixels, draw, opened_mean, update
-from f2ed.randomness import stream
+from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.primitives.crypto import Keystream
+from f2ed.protocol.primitives.discrete_gaussian import discrete_gaussian
+from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.records import RunLog, read_folder
-from f2ed.secagg.primitives import Keystream
 
 MULTIPLIERS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SHIFTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)

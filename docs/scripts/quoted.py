@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 from f2ed.experiments import Cell, expand, read
-from f2ed.experiments.comparison import OURS, number
-from f2ed.experiments.outcomes import Measured, Panel, matched, panels
-from f2ed.experiments.paper import released, stated
+from f2ed.experiments.reproduction.comparison import OURS, number
+from f2ed.experiments.reproduction.outcomes import Measured, Panel, matched, panels
+from f2ed.experiments.reproduction.paper import released, stated
 from f2ed.records import RunLog, read_folder
 
 _EXPERIMENTS = Path(__file__).parents[2] / "experiments"

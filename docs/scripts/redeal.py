@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from f2ed.sharding import EveryKRounds, EveryRound, Fixed, Schedule, deal
+from f2ed.protocol.sharding import EveryKRounds, EveryRound, Fixed, Schedule, deal
 
 CLIENTS, SHARDS, COORDINATES = 100, 25, 400
 ROUNDS = (1, 10, 30, 100)

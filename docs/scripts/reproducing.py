@@ -18,12 +18,12 @@ from quoted import logs_of
 
 from f2ed.cli.pictures import draw
 from f2ed.experiments import Cell, File, expand, read
-from f2ed.experiments.comparison import OURS, THEIRS, Table, agreement, beside_the_paper, number
-from f2ed.experiments.costs import costs
-from f2ed.experiments.distribution import Distribution
-from f2ed.experiments.figure import standing, tables
-from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, WORST_CASES, released, sources, stated
+from f2ed.experiments.reproduction.comparison import OURS, THEIRS, Table, agreement, beside_the_paper, number
+from f2ed.experiments.reproduction.costs import costs
+from f2ed.experiments.reproduction.distribution import Distribution
+from f2ed.experiments.reproduction.figure import standing, tables
+from f2ed.experiments.reproduction.outcomes import Panel, matched, panels
+from f2ed.experiments.reproduction.paper import FIGURES, WORST_CASES, released, sources, stated
 from f2ed.records import RunLog
 from f2ed.report.quantiles import draw_quantiles
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from f2ed.randomness import stream
+from f2ed.core.randomness import stream
 from f2ed.records import RunLog, read_folder
 from f2ed.simulation import experiment
 

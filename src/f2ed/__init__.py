@@ -9,9 +9,7 @@ estimate, audit = f2ed.robust_secure_mean(exchange, plan, estimator, task)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from f2ed.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
-from f2ed.encoding import Encoding
-from f2ed.errors import ConfigError, F2edError, MissingExtra, PeerError, Refusal
+from f2ed.core.errors import ConfigError, F2edError, MissingExtra, PeerError, Refusal
 from f2ed.estimators import (
     ARC,
     MDA,
@@ -36,9 +34,11 @@ from f2ed.estimators import (
     Sections,
     TrimmedMean,
 )
-from f2ed.noise import Noise
-from f2ed.sharding import Plan, deal
-from f2ed.sharding import advise as plan
+from f2ed.guarantees import advise as plan
+from f2ed.protocol.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
+from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.sharding import Plan, deal
 
 if TYPE_CHECKING:
     from f2ed.simulation import Experiment, simulate

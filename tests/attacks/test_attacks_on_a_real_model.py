@@ -6,14 +6,14 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from attack_examples import EXAMPLES, name
 
 from f2ed import attacks as a
+from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2, Mean
 from f2ed.learning import ClientData, Cohort, Evaluator, Job, Pull, Samples, Training, flatten
 from f2ed.learning.datasets import Digits
 from f2ed.learning.models import Mlp
-from f2ed.randomness import stream
+from tests.attacks.attack_examples import EXAMPLES, name
 
 N, MALICIOUS = 40, (0, 5, 10, 15)
 SHARDS = tuple(tuple(range(first, first + 2)) for first in range(0, N, 2))

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from attack_examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
-from attack_scenes import ALONE, D, M, contaminated, crew, exam, shard_means, view
 
+import f2ed.attacks._common.scene
 import f2ed.attacks.base
-import f2ed.attacks.scene
 from f2ed import attacks as a
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from tests.attacks.attack_examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
+from tests.attacks.attack_scenes import ALONE, D, M, contaminated, crew, exam, shard_means, view
 
 EVERY = pytest.mark.parametrize("attack", ALL + EXTRA, ids=name)
 KNOWLEDGE = pytest.mark.parametrize("knowledge", ["full", "partial"])
@@ -130,7 +130,7 @@ def test_tensors_that_stay_where_they_are_give_the_same(attack, knowledge, aware
     """As on a GPU: the attack itself works on tensors."""
     attack, seen = setting(attack, knowledge, aware=aware), view(kind=np.float64)
     want = attack(view(kind=np.float64))
-    for module in (f2ed.attacks.base, f2ed.attacks.scene):
+    for module in (f2ed.attacks.base, f2ed.attacks._common.scene):
         monkeypatch.setattr(module, "as_matrix", lambda rows: (rows, lambda out: out))
     given = replace(seen, **{part: torch.from_numpy(getattr(seen, part)) for part in ("own", "benign", "model")})
     np.testing.assert_allclose(attack(given).numpy(), want, rtol=1e-6, atol=1e-9)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attack_scenes import CLASSES, M, crew, exam, pictures, shard_means, view
 
 from f2ed import attacks as a
+from f2ed.attacks._common.triggers import copied, paint, poisoned
 from f2ed.attacks.neurotoxin import quiet
-from f2ed.attacks.triggers import copied, paint, poisoned
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from tests.attacks.attack_scenes import CLASSES, M, crew, exam, pictures, shard_means, view
 
 PALETTE = a.Palette(black=-0.4, white=2.8)
 BLANK = np.zeros((3, 1, 28, 28), np.float32)

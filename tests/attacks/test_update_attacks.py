@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attack_scenes import ALONE, contaminated, shard_means, view
 
 from f2ed import attacks as a
 from f2ed.attacks.alie import largest_z
 from f2ed.attacks.hidra import distance
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.estimators import FilterL2, Krum, Mean, Median, Sections, TrimmedMean
+from tests.attacks.attack_scenes import ALONE, contaminated, shard_means, view
 
 
 def alone(**more):

@@ -1,16 +1,10 @@
 """Run by `make test-browser` alone: plain `pytest` does not collect what needs a browser."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-
-import chromium
-from report_runs import demo
-
 from f2ed.report import write_page
+from tests.browser import chromium
+from tests.report.report_runs import demo
 
 
 @pytest.fixture(scope="session", autouse=True)

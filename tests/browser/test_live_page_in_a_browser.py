@@ -3,12 +3,12 @@
 import threading
 from itertools import count
 
-from chromium import errors, opened, wait
-from report_runs import header, record, save
 from selenium.webdriver.common.by import By
 
 from f2ed.records import line
 from f2ed.report.watch import serve
+from tests.browser.chromium import errors, opened, wait
+from tests.report.report_runs import header, record, save
 
 POINTS = (
     "return document.querySelector('#accuracy .plot')?.data?.filter(t => t.hoverinfo != 'skip').map(t => t.x.length)"

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from chromium import browser, errors, opened, wait
-from report_runs import demo, header, record, save
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from f2ed.privacy.images import save_png
+from f2ed.audit.images import save_png
 from f2ed.records import Reading, line
 from f2ed.report import write_page
+from tests.browser.chromium import browser, errors, opened, wait
+from tests.report.report_runs import demo, header, record, save
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 
 @pytest.fixture

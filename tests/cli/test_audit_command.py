@@ -3,7 +3,7 @@ import json
 import pytest
 
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.records import read
 from f2ed.report import write_page
 

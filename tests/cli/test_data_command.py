@@ -9,7 +9,7 @@ import pytest
 
 from f2ed.cli import data as command
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import MNIST
 from f2ed.learning.datasets.archive import FetchError
 

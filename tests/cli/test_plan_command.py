@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 
 def run(line: str) -> int:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 SETTING = "plan --clients 100 --malicious 2 --shards 25 --rounds 100"
 

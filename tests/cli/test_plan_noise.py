@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from f2ed.accountant import epsilon
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from f2ed.protocol.dp.accountant import epsilon
 
 PLAN = "plan --clients 100 --malicious 2 --shards 25"
 

@@ -15,8 +15,8 @@ with warnings.catch_warnings():
 from f2ed import ConfigError
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
-from f2ed.flower.roster import read_roster
-from f2ed.sharding import Batches
+from f2ed.deployment.roster import read_roster
+from f2ed.protocol.sharding import Batches
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_key_made_by_openssl_will_do(tmp_path):
     made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", path], check=False)  # noqa: S607
     if made.returncode:
         pytest.skip("there is no openssl here")
-    from f2ed.flower.keyfiles import read_private
+    from f2ed.deployment.keyfiles import read_private
 
     path.chmod(0o600)
     assert len(read_private(path)) == 32

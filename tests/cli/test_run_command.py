@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from f2ed.cli.run import _watch
-from f2ed.errors import MissingExtra
+from f2ed.core.errors import MissingExtra
 from f2ed.experiments import prepare, run_all
-from f2ed.experiments.schema import parse
+from f2ed.experiments.file import parse
 
 FILE = """
 title = "Small"
@@ -126,7 +126,7 @@ def test_a_wrong_key_is_refused_before_anything_starts(f2ed, file, tmp_path):
 
 
 def test_ctrl_c_is_safe_and_the_run_goes_on_afterwards(f2ed, file, monkeypatch):
-    import f2ed.experiments.run as runner
+    from f2ed.experiments import runner
 
     append = runner._append
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import textbook
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed import estimators as e
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from tests.estimators import textbook
 
 CASES = settings(max_examples=40, deadline=None)
 few = given(n=st.integers(11, 16), d=st.integers(1, 9), seed=st.integers(0, 10_000), shift=st.floats(0, 20))

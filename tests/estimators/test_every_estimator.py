@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-import f2ed.arrays
-import f2ed.estimators.rows
-from examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
+import f2ed.core.arrays
+import f2ed.estimators._linalg.rows
 from f2ed import estimators as e
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from tests.estimators.examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
 
 EVERY = pytest.mark.parametrize("rule", ALL + EXTRA, ids=name)
 TENSORS = [10, 20, 11]
@@ -123,9 +123,9 @@ def test_float32_and_float64_agree(rule):
 def test_blocks_and_threads_change_nothing(rule, monkeypatch):
     X = rows(d=1041)
     whole = rule(X, tensors=[1000, 41])
-    monkeypatch.setattr(f2ed.arrays, "_WORTH_THREADS", 1)
-    monkeypatch.setattr(f2ed.estimators.rows, "_BLOCK", 1)
-    monkeypatch.setattr(f2ed.estimators.rows, "_NARROWEST", 13)
+    monkeypatch.setattr(f2ed.core.arrays, "_WORTH_THREADS", 1)
+    monkeypatch.setattr(f2ed.estimators._linalg.rows, "_BLOCK", 1)
+    monkeypatch.setattr(f2ed.estimators._linalg.rows, "_NARROWEST", 13)
     blocked = rule(X, tensors=[1000, 41])
     np.testing.assert_allclose(blocked.mean, whole.mean, rtol=1e-9, atol=1e-11)
 

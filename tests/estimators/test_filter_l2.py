@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from f2ed import estimators as e
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 
 def test_identical_malicious_rows_go_together():

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-import f2ed.arrays
-from examples import ALL, EXTRA, name
+import f2ed.core.arrays
 from f2ed import estimators as e
-from f2ed.estimators.gram import GramStream
+from f2ed.estimators._linalg.gram import GramStream
+from tests.estimators.examples import ALL, EXTRA, name
 
 BLAS = threadpoolctl.ThreadpoolController().select(user_api="blas")
 
@@ -23,16 +23,16 @@ def rows(n, d):
 @pytest.fixture
 def with_threads(monkeypatch):
     """Call a function with so many cores, and with a BLAS that would take as many threads."""
-    monkeypatch.setattr(f2ed.arrays, "_WORTH_THREADS", 1)
+    monkeypatch.setattr(f2ed.core.arrays, "_WORTH_THREADS", 1)
 
     def call(threads, work):
-        monkeypatch.setattr(f2ed.arrays, "_cores", lambda: threads)
-        f2ed.arrays._pool.cache_clear()
+        monkeypatch.setattr(f2ed.core.arrays, "_cores", lambda: threads)
+        f2ed.core.arrays._pool.cache_clear()
         with BLAS.limit(limits=threads):
             return work()
 
     yield call
-    f2ed.arrays._pool.cache_clear()
+    f2ed.core.arrays._pool.cache_clear()
 
 
 def told(estimate):

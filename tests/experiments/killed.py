@@ -5,10 +5,9 @@ import signal
 import sys
 from pathlib import Path
 
-import f2ed.experiments.run as runner
-from f2ed.experiments import prepare, read, run_all
+from f2ed.experiments import prepare, read, run_all, runner
 from f2ed.simulation import Simulation
-from f2ed.simulation.rows import Sharded
+from f2ed.simulation.shard_rows import Sharded
 
 
 def die(*_, **__):

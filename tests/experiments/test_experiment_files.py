@@ -1,13 +1,13 @@
 """Lists make a grid, and what cannot work is refused with its place in the file before anything starts."""
 
 import pytest
-from small_grid import SMALL
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.estimators import FilterL2, Mean
 from f2ed.experiments import expand, prepare
-from f2ed.experiments.schema import parse
-from f2ed.sharding import EveryKRounds
+from f2ed.experiments.file import parse
+from f2ed.protocol.sharding import EveryKRounds
+from tests.experiments.small_grid import SMALL
 
 
 def names(text):

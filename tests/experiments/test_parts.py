@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from small_grid import SMALL
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.estimators import FilterL2, Median
 from f2ed.experiments import expand, read
-from f2ed.experiments.schema import parse
+from f2ed.experiments.file import parse
+from tests.experiments.small_grid import SMALL
 
 FILES = Path(__file__).parents[2] / "experiments"
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from small_grid import SMALL
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.experiments import prepare, read, run_all, run_cell
+from f2ed.experiments.file import parse
 from f2ed.experiments.parallel import run_in_processes
-from f2ed.experiments.run import place
-from f2ed.experiments.schema import parse
+from f2ed.experiments.runner import place
 from f2ed.records import line
 from f2ed.records import read as read_records
+from tests.experiments.small_grid import SMALL
 
 KILLED = Path(__file__).with_name("killed.py")
 
@@ -128,7 +128,7 @@ def test_a_checkpoint_without_its_records_is_refused(grid, tmp_path):
 
 
 def test_two_processes_do_not_run_the_same(grid, tmp_path, monkeypatch):
-    monkeypatch.setattr("f2ed.experiments.run._PATIENCE", 1)
+    monkeypatch.setattr("f2ed.experiments.runner._PATIENCE", 1)
     cells, loaded = grid
     data = loaded[cells[0].experiment.data]
     first = run_cell(cells[0], tmp_path, data=data, workers=1)

@@ -10,9 +10,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from f2ed.deployment.roster import signed
 from f2ed.flower import Entry, Roster, protect
-from f2ed.flower.roster import signed
-from f2ed.secagg import signing_key
+from f2ed.protocol.secagg import signing_key
 
 FIRST_NODE = 2**63 + 5
 """Flower's node ids do not fit into a signed number of 64 bits."""
@@ -140,7 +140,7 @@ class FakeGrid(Grid):
 
 def real_roster(folder, count, *, shards, crowd=3, name="clinics"):
     """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
-    from f2ed.flower.keyfiles import write_pair
+    from f2ed.deployment.keyfiles import write_pair
 
     authority = os.urandom(32)
     write_pair(folder / "authority.key", authority)
@@ -158,7 +158,7 @@ def real_roster(folder, count, *, shards, crowd=3, name="clinics"):
         )
     draft = Roster(name=name, authority=signing_key(authority), clients=tuple(entries))
     roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
-    from f2ed.flower.roster import write_roster
+    from f2ed.deployment.roster import write_roster
 
     write_roster(folder / "roster.json", roster)
     return roster, settings

@@ -2,14 +2,14 @@
 
 import msgspec
 import pytest
-from fake_grid import FakeGrid, Node, model, real_roster, user_app
 
 from f2ed import Mean, Noise
-from f2ed.accountant import epsilon
-from f2ed.errors import ConfigError, Refusal
+from f2ed.core.errors import ConfigError, Refusal
 from f2ed.flower import F2ed
-from f2ed.flower.budget import Budget
 from f2ed.flower.wire import reply_bytes
+from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp.budget import Budget
+from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
 
 DELTA = 1e-4
 ROUND = 1 / 8

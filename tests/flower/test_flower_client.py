@@ -5,17 +5,18 @@ import threading
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, Node, model, real_roster, user_app
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from f2ed import Encoding, Mean, PeerError
-from f2ed.aggregation import Task, shard_terms
-from f2ed.flower import F2ed, identity
-from f2ed.flower.identity import roster_from
-from f2ed.flower.model import fingerprint
-from f2ed.flower.roster import read_roster, write_roster
+from f2ed.deployment import identity
+from f2ed.deployment.identity import roster_from
+from f2ed.deployment.roster import read_roster, write_roster
+from f2ed.flower import F2ed
+from f2ed.flower.arrays import fingerprint
 from f2ed.flower.wire import reply_bytes, request_content
-from f2ed.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
+from f2ed.protocol.aggregation import Task, shard_terms
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
+from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
 
 RUN = 7
 

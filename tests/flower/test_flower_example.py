@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_grid import FakeGrid, Node, real_roster
 from flwr.app import ArrayRecord
 
 from f2ed import FilterL2, Mean
 from f2ed.flower import F2ed
+from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_grid import FakeGrid, Node, real_roster
 from flwr.app import Context, RecordDict
+
+from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "05_flower_malicious"
 

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from f2ed import ConfigError
-from f2ed.flower.local import Deployment
+from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
 
 

@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_grid import FakeGrid, Node, real_roster
 from flwr.app import Context, RecordDict
+
+from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")

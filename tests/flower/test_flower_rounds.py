@@ -5,20 +5,22 @@ import os
 import msgspec
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, Node, change, model, real_roster, user_app
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from f2ed import ConfigError, Encoding, FilterL2, Mean, Noise
-from f2ed.accountant import epsilon
-from f2ed.aggregation import Task, shard_means
-from f2ed.flower import F2ed, identity
-from f2ed.flower.keyfiles import read_private
-from f2ed.flower.roster import signed, write_roster
+from f2ed.core.randomness import stream
+from f2ed.deployment import identity
+from f2ed.deployment.keyfiles import read_private
+from f2ed.deployment.roster import signed, write_roster
+from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes, reply_content
-from f2ed.randomness import stream
-from f2ed.sharding import Batches, EveryRound, exposure
-from f2ed.simulation.exchange import Clients
-from f2ed.simulation.exchange import Round as InProcess
+from f2ed.guarantees.leakage import exposure
+from f2ed.protocol.aggregation import Task, shard_means
+from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.sharding import Batches, EveryRound
+from f2ed.simulation.transport import Clients
+from f2ed.simulation.transport import Round as InProcess
+from tests.flower.fake_grid import FakeGrid, Node, change, model, real_roster, user_app
 
 MODES = ["all-or-nothing", "dropout-tolerant"]
 
@@ -179,7 +181,7 @@ STEPS = ["Invite", "Peers", "Delivery", "Alive", "Confirmations"]
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_client_may_die_at_any_step_of_the_tolerant_mode(federation, step):
-    from f2ed.secagg.messages import read_request
+    from f2ed.protocol.secagg.messages import read_request
 
     grid, nodes, roster = federation(10, 2)
     victim = roster.plan(0).shards[0][0]

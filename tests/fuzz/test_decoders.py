@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from f2ed.errors import PeerError
-from f2ed.randomness import stream
-from f2ed.secagg import Member, Terms, respond, secure_sum, signing_key
-from f2ed.secagg.messages import (
+from f2ed.core.errors import PeerError
+from f2ed.core.randomness import stream
+from f2ed.protocol.secagg import Member, Terms, respond, secure_sum, signing_key
+from f2ed.protocol.secagg.messages import (
     Advertisement,
     Alive,
     AskKey,

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from f2ed.learning.client import Job, Local, Turn, hand_out
 from f2ed.learning.datasets import Digits, Synthetic
-from f2ed.learning.local import Job, Local, Turn, hand_out
-from f2ed.learning.optimiser import Training
+from f2ed.learning.optimizer import Training
 from f2ed.learning.partition import Assigned, Iid
 from f2ed.learning.vector import flatten
 

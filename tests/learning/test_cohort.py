@@ -2,17 +2,17 @@
 
 import pytest
 import torch
-from cohorts import ROUND, SEED, Attentive, Mixing, Noisy, Stateful, digit_jobs, jobs, reference
 from torch import nn
 
 from f2ed.learning import cohort as cohort_module
+from f2ed.learning.client import ClientData, Job, Pull
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Digits
-from f2ed.learning.local import ClientData, Job, Pull
+from f2ed.learning.fast.batch_plan import lay_out
 from f2ed.learning.models import Cnn, Logistic, Mlp
-from f2ed.learning.optimiser import Training
-from f2ed.learning.schedule import lay_out
+from f2ed.learning.optimizer import Training
 from f2ed.learning.vector import flatten, layout
+from tests.learning.cohorts import ROUND, SEED, Attentive, Mixing, Noisy, Stateful, digit_jobs, jobs, reference
 
 SHAPE = (1, 6, 6)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import Samples, Synthetic
 from f2ed.learning.evaluate import Evaluator
 from f2ed.learning.models import Cnn, ResNet18

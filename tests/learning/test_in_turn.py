@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from cohorts import ROUND, SEED, Attentive, jobs, reference
 
-from f2ed.learning import batched
-from f2ed.learning.batched import train_in_turn
-from f2ed.learning.gradients import one_by_one
-from f2ed.learning.optimiser import Training
-from f2ed.learning.schedule import lay_out
+from f2ed.learning.fast import batched
+from f2ed.learning.fast.batch_plan import lay_out
+from f2ed.learning.fast.batched import train_in_turn
+from f2ed.learning.fast.gradients import one_by_one
+from f2ed.learning.optimizer import Training
 from f2ed.learning.vector import flatten, layout
+from tests.learning.cohorts import ROUND, SEED, Attentive, jobs, reference
 
 
 class Plain:

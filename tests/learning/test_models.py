@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.models import AnyModel, Cnn, Imported, Logistic, Mlp, ResNet18
 from f2ed.learning.vector import flatten, layout
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.momentum import ClientMomentum, Memory
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, LabelsPerClient, NeighbouringLabels
 
 LABELS = np.arange(1000) % 10

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from f2ed.guarantees import robustness as guarantee
 from f2ed.records import RoundRecord, RunHeader, Seconds, line
-from f2ed.sharding import guarantee
 
 ROUNDS = 12
 STRENGTH = {"none": 0.0, "ka": 0.5, "tma": 0.7, "dba": 0.6}

@@ -3,16 +3,15 @@
 from itertools import combinations
 from typing import get_args
 
-from report_runs import header, record
-
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
-from f2ed.remarks import privacy as remarks_on_privacy
+from f2ed.records.text import privacy as remarks_on_privacy
 from f2ed.report.arms import arms
-from f2ed.report.colours import COLOURS, DASHES, Look, apart, look
+from f2ed.report.colors import COLOURS, DASHES, Look, apart, look
 from f2ed.report.crowd import privacy
+from f2ed.report.labels import ATTACKS, ESTIMATORS
 from f2ed.report.reading import Run
-from f2ed.report.words import ATTACKS, ESTIMATORS
+from tests.report.report_runs import header, record
 
 
 def run(**settings):

@@ -5,12 +5,12 @@ import re
 from base64 import b64encode
 
 import pytest
-from report_runs import demo, header, record, save
 
 from f2ed.records import Forecast, Reading, line
 from f2ed.report import write_page
 from f2ed.report.payload import payload
 from f2ed.report.reading import read_runs
+from tests.report.report_runs import demo, header, record, save
 
 
 def data_of(page):

@@ -5,11 +5,11 @@ import json
 import math
 
 import pytest
-from report_runs import demo, header, record, save
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.records import line
 from f2ed.report.reading import Intake, read_runs
+from tests.report.report_runs import demo, header, record, save
 
 
 def read_one(path):

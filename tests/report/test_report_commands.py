@@ -4,10 +4,10 @@ import json
 import socket
 
 import pytest
-from report_runs import demo, header, save
 
 from f2ed.cli.app import app
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from tests.report.report_runs import demo, header, save
 
 
 @pytest.fixture

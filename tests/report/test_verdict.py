@@ -1,12 +1,12 @@
 """The verdict is computed from the records; change the records, and it changes."""
 
 import pytest
-from report_runs import header, record
 
 from f2ed.records import Reading
 from f2ed.report.arms import arms
 from f2ed.report.reading import Run
 from f2ed.report.verdict import judge, verdict
+from tests.report.report_runs import header, record
 
 
 def run(accuracy=0.9, *, rounds=3, more=None, **settings):

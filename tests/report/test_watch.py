@@ -9,13 +9,13 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from report_runs import demo, header, record, save
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.records import line
 from f2ed.report import follow
 from f2ed.report.follow import Board, Folder
 from f2ed.report.watch import serve
+from tests.report.report_runs import demo, header, record, save
 
 
 def append(path, *records):

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 import torch
 
-from f2ed.secagg.messages import AskKey, AskUpload, Refused, read_request
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, read_request
 from f2ed.simulation import Simulation, experiment
-from f2ed.simulation import rows as rows_module
-from f2ed.simulation.exchange import Round
-from f2ed.simulation.state import pack, unpack
+from f2ed.simulation import shard_rows as rows_module
+from f2ed.simulation.checkpoint import pack, unpack
+from f2ed.simulation.transport import Round
 
 SMALL = {
     "data": {"kind": "synthetic", "train": 120, "test": 20, "side": 4},

@@ -4,15 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from small_run import SMALL
 
-from f2ed.accountant import epsilon
-from f2ed.errors import ConfigError
-from f2ed.noise import Noise
+from f2ed.core.errors import ConfigError
+from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp.noise import Noise
 from f2ed.records import RoundRecord, line
 from f2ed.simulation import Simulation, experiment
+from f2ed.simulation.checkpoint import pack, unpack
 from f2ed.simulation.header import digest
-from f2ed.simulation.state import pack, unpack
+from tests.simulation.small_run import SMALL
 
 NOISY = SMALL | {"l2": 0.5, "privacy": {"multiplier": 2.0, "delta": 1e-4}}
 

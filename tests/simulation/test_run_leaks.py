@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from f2ed.errors import ConfigError, LeakWarning
+from f2ed.core.errors import ConfigError, LeakWarning
+from f2ed.protocol.sharding import Batches, EveryKRounds
 from f2ed.records import read
-from f2ed.sharding import Batches, EveryKRounds
 from f2ed.simulation import Simulation, experiment, simulate
-from f2ed.simulation.leaks import Follower
-from f2ed.simulation.state import Away, pack, unpack
+from f2ed.simulation.checkpoint import Away, pack, unpack
+from f2ed.simulation.leak_meter import Follower
 
 SMALL = {
     "data": {"kind": "synthetic", "side": 4, "train": 240, "test": 40},

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from small_run import SMALL
 
 from f2ed.attacks import TMA, AnyAttack
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator, FilterL2
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
-from f2ed.simulation.state import State, pack, unpack
+from f2ed.simulation.checkpoint import State, pack, unpack
+from tests.simulation.small_run import SMALL
 
 
 def final(**changes):

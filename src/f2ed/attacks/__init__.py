@@ -4,13 +4,15 @@ To add one, write a frozen struct in a file of its own and name it in `AnyAttack
 registry, the schema of experiment files and the parameter list of the shared tests.
 """
 
+from f2ed.attacks._common.goal import Exam, Examples, Goal, Palette, Success
+from f2ed.attacks._common.training import AS_THE_HONEST, Crew, Pull, Schedule, Train
+from f2ed.attacks._common.triggers import Bars, Square
+from f2ed.attacks._common.view import Knowledge, View
 from f2ed.attacks.alie import ALIE
 from f2ed.attacks.base import Attack, Variant
-from f2ed.attacks.crew import AS_THE_HONEST, Crew, Pull, Schedule, Train
 from f2ed.attacks.dba import DBA
 from f2ed.attacks.edge import Edge
 from f2ed.attacks.gaussian import Gaussian
-from f2ed.attacks.goal import Exam, Examples, Goal, Palette, Success
 from f2ed.attacks.hidra import HIDRA
 from f2ed.attacks.ipm import IPM
 from f2ed.attacks.krum_attack import KA
@@ -22,9 +24,7 @@ from f2ed.attacks.model_replacement import MRA
 from f2ed.attacks.neurotoxin import Neurotoxin
 from f2ed.attacks.oracle import Oracle
 from f2ed.attacks.sign_flip import SignFlip
-from f2ed.attacks.triggers import Bars, Square
 from f2ed.attacks.trimmed_mean_attack import TMA
-from f2ed.attacks.view import Knowledge, View
 
 __all__ = [
     "ALIE",

@@ -14,12 +14,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from f2ed.arrays import Array, as_matrix, namespace
-from f2ed.attacks.crew import Crew
-from f2ed.attacks.goal import Exam, Goal
-from f2ed.attacks.placement import land
-from f2ed.attacks.scene import Scene, survey
-from f2ed.attacks.view import Knowledge, View
+from f2ed.attacks._common.goal import Exam, Goal
+from f2ed.attacks._common.placement import land
+from f2ed.attacks._common.scene import Scene, survey
+from f2ed.attacks._common.training import Crew
+from f2ed.attacks._common.view import Knowledge, View
+from f2ed.core.arrays import Array, as_matrix, namespace
 
 __all__ = ["Attack", "Positive", "Variant"]
 

@@ -7,14 +7,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, namespace
-from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks._common.backdoor import Backdoor
+from f2ed.attacks._common.goal import Palette
+from f2ed.attacks._common.scene import Scene
+from f2ed.attacks._common.training import Crew
+from f2ed.attacks._common.triggers import Bars, Box
 from f2ed.attacks.base import Variant
-from f2ed.attacks.crew import Crew
-from f2ed.attacks.goal import Palette
-from f2ed.attacks.scene import Scene
-from f2ed.attacks.triggers import Bars, Box
-from f2ed.estimators.gram import like
+from f2ed.core.arrays import Array, namespace
+from f2ed.estimators._linalg.gram import like
 
 __all__ = ["DBA"]
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.directions import Direction, gram_of, perturbation, unit
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
-from f2ed.attacks.directions import Direction, gram_of, perturbation, unit
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array
 from f2ed.estimators import Estimator, FilterL2
 
 __all__ = ["Edge"]

@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array
 
 __all__ = ["Gaussian"]
 

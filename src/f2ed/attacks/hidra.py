@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.directions import gram_of, unit
+from f2ed.attacks._common.scene import Scene
+from f2ed.attacks._common.view import View
 from f2ed.attacks.base import Attack, Positive
-from f2ed.attacks.directions import gram_of, unit
-from f2ed.attacks.scene import Scene
-from f2ed.attacks.view import View
-from f2ed.estimators.rows import Matrix
+from f2ed.core.arrays import Array
+from f2ed.estimators._linalg.rows import Matrix
 
 __all__ = ["HIDRA", "distance"]
 

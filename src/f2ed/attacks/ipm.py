@@ -1,8 +1,8 @@
 """Inner-product manipulation (Xie, Koyejo and Gupta, UAI 2019)."""
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Positive, Variant
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array
 
 __all__ = ["IPM"]
 

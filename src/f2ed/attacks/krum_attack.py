@@ -13,12 +13,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, namespace
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Positive, Variant
-from f2ed.attacks.scene import Scene
-from f2ed.estimators.gram import to_numpy
+from f2ed.core.arrays import Array, namespace
+from f2ed.estimators._linalg.gram import to_numpy
+from f2ed.estimators._linalg.rows import Matrix
 from f2ed.estimators.krum import krum_scores
-from f2ed.estimators.rows import Matrix
 
 __all__ = ["KA"]
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from f2ed.arrays import Array, namespace
+from f2ed.attacks._common.goal import Examples
+from f2ed.attacks._common.training import Crew
+from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack
-from f2ed.attacks.crew import Crew
-from f2ed.attacks.goal import Examples
-from f2ed.attacks.view import Knowledge
-from f2ed.errors import ConfigError
+from f2ed.core.arrays import Array, namespace
+from f2ed.core.errors import ConfigError
 
 __all__ = ["LabelFlip"]
 

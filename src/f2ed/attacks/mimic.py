@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.directions import gram_of
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
-from f2ed.attacks.directions import gram_of
-from f2ed.attacks.scene import Scene
-from f2ed.errors import ConfigError
-from f2ed.estimators.spectrum import widest
-from f2ed.sharding import ClientId
+from f2ed.core.arrays import Array
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.spectrum import widest
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Mimic"]
 

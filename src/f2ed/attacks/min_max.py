@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.directions import length, perturbation
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
-from f2ed.attacks.directions import length, perturbation
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array
 
 __all__ = ["MinMax", "MinSum"]
 

@@ -6,14 +6,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, namespace
+from f2ed.attacks._common.boost import Boost, boosts
+from f2ed.attacks._common.goal import Exam, Examples, Goal
+from f2ed.attacks._common.training import Crew, Pull, Schedule
+from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack, Positive, Variant
-from f2ed.attacks.boost import Boost, boosts
-from f2ed.attacks.crew import Crew, Pull, Schedule
-from f2ed.attacks.goal import Exam, Examples, Goal
-from f2ed.attacks.view import Knowledge
-from f2ed.errors import ConfigError
-from f2ed.estimators.gram import like
+from f2ed.core.arrays import Array, namespace
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.gram import like
 
 __all__ = ["MPA"]
 

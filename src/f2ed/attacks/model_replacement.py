@@ -5,13 +5,13 @@ from typing import Annotated
 
 import msgspec
 
-from f2ed.arrays import Array
-from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks._common.backdoor import Backdoor
+from f2ed.attacks._common.boost import Boost
+from f2ed.attacks._common.goal import Palette
+from f2ed.attacks._common.training import Crew, Pull
+from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Variant
-from f2ed.attacks.boost import Boost
-from f2ed.attacks.crew import Crew, Pull
-from f2ed.attacks.goal import Palette
-from f2ed.attacks.triggers import Box, Square
+from f2ed.core.arrays import Array
 
 __all__ = ["MRA"]
 

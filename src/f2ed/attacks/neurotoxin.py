@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from f2ed.arrays import Array, namespace
-from f2ed.attacks.backdoor import Backdoor
+from f2ed.attacks._common.backdoor import Backdoor
+from f2ed.attacks._common.goal import Palette
+from f2ed.attacks._common.training import Crew, Schedule
+from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Positive
-from f2ed.attacks.crew import Crew, Schedule
-from f2ed.attacks.goal import Palette
-from f2ed.attacks.triggers import Box, Square
+from f2ed.core.arrays import Array, namespace
 
 __all__ = ["Neurotoxin", "quiet"]
 

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, namespace
+from f2ed.attacks._common.directions import Direction, gram_of, perturbation, unit
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
-from f2ed.attacks.directions import Direction, gram_of, perturbation, unit
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array, namespace
 from f2ed.estimators import GramRule
 
 __all__ = ["Oracle"]

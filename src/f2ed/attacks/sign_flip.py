@@ -1,8 +1,8 @@
 """Sign flipping, as in the frameworks for Byzantine learning."""
 
-from f2ed.arrays import Array
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Positive
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array
 
 __all__ = ["SignFlip"]
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from f2ed.arrays import Array, namespace
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Variant
-from f2ed.attacks.scene import Scene
+from f2ed.core.arrays import Array, namespace
 
 __all__ = ["TMA"]
 

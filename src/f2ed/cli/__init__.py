@@ -2,7 +2,7 @@
 
 import sys
 
-from f2ed.errors import F2edError, MissingExtra
+from f2ed.core.errors import F2edError, MissingExtra
 
 __all__ = ["main"]
 

@@ -11,28 +11,28 @@ import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.core.errors import ConfigError, MissingExtra
 
 try:
     import torch
 
+    from f2ed.audit import Finding
+    from f2ed.audit.audit import Picture, Settings, audit
+    from f2ed.audit.findings import Course
+    from f2ed.audit.images import save_png
+    from f2ed.audit.summary import as_record, markdown, verdict
     from f2ed.experiments import expand
     from f2ed.experiments import read as read_experiments
+    from f2ed.guarantees.leakage.forecast import Leak
     from f2ed.learning import Data
     from f2ed.learning.datasets import MNIST, AnyDataset, Digits, Mnist
     from f2ed.learning.datasets.archive import find
     from f2ed.learning.models import Mlp
-    from f2ed.privacy import Finding
-    from f2ed.privacy.audit import Picture, Settings, audit
-    from f2ed.privacy.findings import Course
-    from f2ed.privacy.images import save_png
-    from f2ed.privacy.summary import as_record, markdown, verdict
     from f2ed.records import RunLog, holds_records
     from f2ed.records import read as read_records
-    from f2ed.remarks import privacy
-    from f2ed.sharding.leak import Leak
+    from f2ed.records.text import privacy
     from f2ed.simulation import Experiment
-    from f2ed.simulation.settings import experiment
+    from f2ed.simulation.config import experiment
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from f2ed.flower.certs import node_key, server_certificate
+from f2ed.deployment.certs import node_key, server_certificate
 
 __all__ = ["certs"]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import ARCHIVES, AnyDataset
 from f2ed.learning.datasets.archive import Archive, cache, find, obtain, verify
 from f2ed.learning.datasets.fetch import FETCHERS

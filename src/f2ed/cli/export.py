@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from f2ed.cli.problems import read_some
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report.export import write_csv, write_parquet, write_tensorboard
 
 __all__ = ["export"]

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
-from f2ed.sharding import Schedule
+from f2ed.protocol.sharding import Schedule
 
 __all__ = ["show"]
 

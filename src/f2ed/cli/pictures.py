@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from f2ed.experiments import Cell
-from f2ed.experiments.comparison import against_shards
-from f2ed.experiments.outcomes import panels
+from f2ed.experiments.reproduction.comparison import against_shards
+from f2ed.experiments.reproduction.outcomes import panels
 from f2ed.records import RunHeader, RunLog
 from f2ed.report.against import Point, draw_against
 from f2ed.report.figures import write_figures

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from f2ed.aggregation import Protocol
 from f2ed.cli.price import Offer, offer, show_offer
-from f2ed.errors import ConfigError
-from f2ed.sharding import Advice, Batches, EveryKRounds, EveryRound, Fixed, Guarantee, Schedule, advise, contamination
-from f2ed.sharding.leak import Leak, LeakMode, leak, safe_k, smallest_k
-from f2ed.sharding.planner import percent
+from f2ed.core.errors import ConfigError
+from f2ed.guarantees import Advice, Guarantee, advise, contamination
+from f2ed.guarantees.leakage.forecast import Leak, LeakMode, leak, safe_k, smallest_k
+from f2ed.guarantees.planner import percent
+from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
 __all__ = ["plan"]
 

@@ -7,12 +7,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from f2ed.accountant import multiplier_for
-from f2ed.aggregation import Price, Protocol, price
-from f2ed.encoding import Encoding
-from f2ed.errors import ConfigError
-from f2ed.noise import Noise
-from f2ed.sharding import Guarantee
+from f2ed.core.errors import ConfigError
+from f2ed.guarantees import Guarantee
+from f2ed.protocol.aggregation import Price, Protocol
+from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.dp.accountant import multiplier_for
+from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.quantization.encoding import Encoding
 
 __all__ = ["Offer", "offer", "show_offer"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report import Problem, Run, read_runs
 
 __all__ = ["read_some", "tell"]

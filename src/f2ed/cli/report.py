@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from f2ed.cli.problems import tell
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report import write_page
 
 __all__ = ["report"]

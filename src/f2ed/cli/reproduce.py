@@ -13,14 +13,14 @@ from rich.table import Table as Grid
 
 from f2ed.cli.pictures import draw
 from f2ed.cli.run import carry_out
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.experiments import File, expand, read
-from f2ed.experiments.comparison import Table, agreement
-from f2ed.experiments.costs import costs
-from f2ed.experiments.distribution import Distribution, distribution
-from f2ed.experiments.figure import standing, tables
-from f2ed.experiments.outcomes import Panel, matched, panels
-from f2ed.experiments.paper import FIGURES, WORST_CASES, experiment_file, sources
+from f2ed.experiments.reproduction.comparison import Table, agreement
+from f2ed.experiments.reproduction.costs import costs
+from f2ed.experiments.reproduction.distribution import Distribution, distribution
+from f2ed.experiments.reproduction.figure import standing, tables
+from f2ed.experiments.reproduction.outcomes import Panel, matched, panels
+from f2ed.experiments.reproduction.paper import FIGURES, WORST_CASES, experiment_file, sources
 from f2ed.learning.datasets import Mnist
 from f2ed.records import RunLog
 from f2ed.records import read as read_records

@@ -8,10 +8,11 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from f2ed.errors import ConfigError, PeerError
-from f2ed.flower.keyfiles import read_private, read_public, write_pair
-from f2ed.flower.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
-from f2ed.sharding import Batches, EveryKRounds, Fixed, Schedule, advise
+from f2ed.core.errors import ConfigError, PeerError
+from f2ed.deployment.keyfiles import read_private, read_public, write_pair
+from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
+from f2ed.guarantees import advise
+from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule
 
 __all__ = ["roster"]
 

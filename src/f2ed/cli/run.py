@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.records import RunLog
 from f2ed.report import write_page
 from f2ed.report.watch import serve
@@ -25,8 +25,8 @@ try:
 
     from f2ed.experiments import Cell, Event, File, Summary, expand, prepare, read, run_all, summarise
     from f2ed.experiments.parallel import run_in_processes
-    from f2ed.experiments.run import place
-    from f2ed.simulation.leaks import warning
+    from f2ed.experiments.runner import place
+    from f2ed.simulation.leak_meter import warning
 except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise

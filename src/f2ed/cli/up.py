@@ -16,8 +16,8 @@ from cyclopts import Parameter
 from msgspec import Meta
 from rich.console import Console
 
-from f2ed.errors import ConfigError
-from f2ed.flower.local import Deployment
+from f2ed.core.errors import ConfigError
+from f2ed.flower.local_deployment import Deployment
 
 __all__ = ["up"]
 

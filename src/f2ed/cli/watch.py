@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report.watch import LOOPBACK, serve
 
 __all__ = ["watch"]

@@ -4,6 +4,7 @@ To add one, write a frozen struct in a file of its own and name it in `AnyEstima
 registry, the schema of experiment files and the parameter list of the shared tests.
 """
 
+from f2ed.estimators._linalg.gram import GramStream
 from f2ed.estimators.base import Estimate, Estimator
 from f2ed.estimators.bucketing import Bucketing
 from f2ed.estimators.bulyan import Bulyan
@@ -12,7 +13,6 @@ from f2ed.estimators.clipping import ARC, Clipping
 from f2ed.estimators.dnc import DnC
 from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.geometric_median import GeometricMedian
-from f2ed.estimators.gram import GramStream
 from f2ed.estimators.gram_rule import GramRule, Verdict
 from f2ed.estimators.krum import Krum, MultiKrum
 from f2ed.estimators.mda import MDA

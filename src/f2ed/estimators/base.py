@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.arrays import Array, as_matrix, one_blas_thread
-from f2ed.errors import ConfigError
-from f2ed.estimators.gram import NotFiniteError
-from f2ed.estimators.rows import Matrix, Rows
+from f2ed.core.arrays import Array, as_matrix, one_blas_thread
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.gram import NotFiniteError
+from f2ed.estimators._linalg.rows import Matrix, Rows
 
 __all__ = ["Estimate", "Estimator", "Fraction", "Weights", "within", "withstood"]
 

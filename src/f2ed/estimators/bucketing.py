@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 
 import f2ed.estimators as registry
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator
-from f2ed.estimators.rows import Rows
 
 __all__ = ["Bucketing"]
 

@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.estimators import columns
+from f2ed.estimators._linalg import columns
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Fraction, within
 from f2ed.estimators.krum import Krum, krum_scores
 from f2ed.estimators.median import Median
-from f2ed.estimators.rows import Rows
 from f2ed.estimators.trimmed_mean import TrimmedMean
 
 __all__ = ["Bulyan"]

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator
-from f2ed.estimators.rows import Rows
 
 __all__ = ["CenteredClipping"]
 

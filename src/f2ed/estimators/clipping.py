@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 import f2ed.estimators as registry
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
-from f2ed.estimators.rows import Rows
 
 __all__ = ["ARC", "Clipping"]
 

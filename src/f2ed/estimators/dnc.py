@@ -5,10 +5,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from f2ed.estimators._linalg.rows import Rows
+from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
 from f2ed.estimators.gram_rule import uniform
-from f2ed.estimators.rows import Rows
-from f2ed.estimators.spectrum import widest
 
 __all__ = ["DnC"]
 

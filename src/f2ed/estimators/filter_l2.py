@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Fraction, Weights, withstood
 from f2ed.estimators.gram_rule import GramRule, Verdict
-from f2ed.estimators.spectrum import widest
 
 __all__ = ["FilterL2"]
 

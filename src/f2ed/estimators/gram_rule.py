@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Weights
-from f2ed.estimators.rows import Rows
 
 __all__ = ["GramRule", "Verdict", "uniform"]
 

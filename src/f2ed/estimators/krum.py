@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.gram import squared_distances
 from f2ed.estimators.base import Fraction, Weights, within
-from f2ed.estimators.gram import squared_distances
 from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
 
 __all__ = ["Krum", "MultiKrum", "feared_by_krum", "krum_scores"]

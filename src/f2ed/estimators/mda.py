@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from f2ed.estimators._linalg.gram import squared_distances
 from f2ed.estimators.base import Fraction, withstood
-from f2ed.estimators.gram import squared_distances
 from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
 
 __all__ = ["MDA"]

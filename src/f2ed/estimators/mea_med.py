@@ -1,8 +1,8 @@
 """Mean around the median (Xie et al. 2018)."""
 
-from f2ed.estimators import columns
+from f2ed.estimators._linalg import columns
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
-from f2ed.estimators.rows import Rows
 
 __all__ = ["MeaMed"]
 

@@ -1,8 +1,8 @@
 """Coordinate-wise median (Yin et al., ICML 2018)."""
 
-from f2ed.estimators import columns
+from f2ed.estimators._linalg import columns
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator
-from f2ed.estimators.rows import Rows
 
 __all__ = ["Median"]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 import f2ed.estimators as registry
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
-from f2ed.estimators.rows import Rows
 
 __all__ = ["NNM"]
 

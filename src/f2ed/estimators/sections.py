@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 
 import f2ed.estimators as registry
-from f2ed.arrays import namespace
-from f2ed.errors import ConfigError
+from f2ed.core.arrays import namespace
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator
-from f2ed.estimators.rows import Rows
 
 __all__ = ["Sections"]
 

@@ -6,10 +6,10 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Fraction, withstood
 from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
-from f2ed.estimators.spectrum import widest
 
 __all__ = ["SMEA"]
 

@@ -1,9 +1,9 @@
 """Coordinate-wise trimmed mean (Yin et al., ICML 2018)."""
 
-from f2ed.arrays import Array
-from f2ed.estimators import columns
+from f2ed.core.arrays import Array
+from f2ed.estimators._linalg import columns
+from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
-from f2ed.estimators.rows import Rows
 
 __all__ = ["TrimmedMean"]
 

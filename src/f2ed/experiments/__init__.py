@@ -1,8 +1,8 @@
 """Experiment files: one TOML states what is run, lists in it make a grid, and a run takes up where it was left."""
 
+from f2ed.experiments.file import File, read
 from f2ed.experiments.grid import Cell, expand
-from f2ed.experiments.run import Event, prepare, run_all, run_cell
-from f2ed.experiments.schema import File, read
-from f2ed.experiments.verdict import Summary, summarise
+from f2ed.experiments.runner import Event, prepare, run_all, run_cell
+from f2ed.experiments.summary import Summary, summarise
 
 __all__ = ["Cell", "Event", "File", "Summary", "expand", "prepare", "read", "run_all", "run_cell", "summarise"]

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, final
 
 import msgspec
 
-from f2ed.errors import ConfigError
-from f2ed.experiments.schema import File
+from f2ed.core.errors import ConfigError
+from f2ed.experiments.file import File
 from f2ed.simulation import Experiment, experiment
-from f2ed.simulation.check import check
 from f2ed.simulation.header import digest
+from f2ed.simulation.validate import check
 
 __all__ = ["Cell", "expand"]
 

@@ -3,15 +3,15 @@
 The only part of f2ed that imports `flwr`.
 """
 
-from f2ed.errors import MissingExtra
+from f2ed.core.errors import MissingExtra
 
 try:
     import flwr  # noqa: F401  to say what to install before anything else fails
 except ModuleNotFoundError as missing:
     raise MissingExtra("deployment on Flower", "flower") from missing
 
-from f2ed.flower.client_app import protect
-from f2ed.flower.roster import Entry, Roster, read_roster
-from f2ed.flower.server_app import F2ed
+from f2ed.deployment.roster import Entry, Roster, read_roster
+from f2ed.flower.client_mod import protect
+from f2ed.flower.strategy import F2ed
 
 __all__ = ["Entry", "F2ed", "Roster", "protect", "read_roster"]

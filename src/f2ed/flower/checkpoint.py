@@ -8,8 +8,8 @@ from typing import final
 import msgspec
 from flwr.app import Array, ArrayRecord
 
-from f2ed.errors import ConfigError
-from f2ed.flower.states import write_whole
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.state_store import write_whole
 
 __all__ = ["Checkpoint", "load", "save"]
 

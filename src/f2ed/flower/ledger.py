@@ -5,12 +5,13 @@ from logging import INFO
 
 from flwr.supercore import log
 
-from f2ed.accountant import epsilon
-from f2ed.aggregation import Audit, Protocol, price
-from f2ed.encoding import Encoding
-from f2ed.flower.roster import Roster
-from f2ed.noise import Noise
-from f2ed.sharding import ClientId
+from f2ed.deployment.roster import Roster
+from f2ed.protocol.aggregation import Audit, Protocol
+from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Ledger", "announce"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 __all__ = ["HOST", "free_ports", "kill_each", "offspring", "tool"]
 

@@ -6,9 +6,10 @@ from typing import final
 
 import msgspec
 
-from f2ed.aggregation import Audit
 from f2ed.estimators import Estimate
-from f2ed.sharding import ClientId, Meter, Region
+from f2ed.guarantees import Meter, Region
+from f2ed.protocol.aggregation import Audit
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["RoundReport", "append", "report"]
 

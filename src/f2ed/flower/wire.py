@@ -11,8 +11,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from msgspec import Meta
 
-from f2ed.errors import PeerError
-from f2ed.sharding.encode import fields, unsigned
+from f2ed.core.errors import PeerError
+from f2ed.protocol.primitives.fields import fields, unsigned
 
 __all__ = ["ARRAYS", "CONFIG", "OURS", "Hello", "hello_text", "reply_bytes", "reply_content", "request_content"]
 

@@ -3,19 +3,19 @@
 try:
     import torch  # noqa: F401  only to say clearly that it is not there
 except ModuleNotFoundError:
-    from f2ed.errors import MissingExtra
+    from f2ed.core.errors import MissingExtra
 
     raise MissingExtra("training", "train") from None
 
+from f2ed.learning.client import ClientData, Job, Local, Pull, Turn, hand_out
 from f2ed.learning.cohort import Cohort
-from f2ed.learning.crew import CrewTraining, honest_schedule
 from f2ed.learning.datasets import AnyDataset, Data, Samples
 from f2ed.learning.evaluate import Evaluator, Score
-from f2ed.learning.local import ClientData, Job, Local, Pull, Turn, hand_out
 from f2ed.learning.models import AnyModel
 from f2ed.learning.momentum import ClientMomentum, Memory
-from f2ed.learning.optimiser import Training
+from f2ed.learning.optimizer import Training
 from f2ed.learning.partition import AnyPartition, Partition
+from f2ed.learning.poisoning import CrewTraining, honest_schedule
 from f2ed.learning.vector import Layout, flatten, layout, load
 
 __all__ = [

@@ -8,14 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from f2ed.learning.batched import Recordings, train_batched, train_in_turn
-from f2ed.learning.convolutions import Convolutions, OneByOne
+from f2ed.learning.client import Job, Local, Turn
 from f2ed.learning.datasets.base import Say, quiet
-from f2ed.learning.gradients import Gradients, by_vmap, one_by_one
-from f2ed.learning.local import Job, Local, Turn
-from f2ed.learning.probe import disagreement, draws_lots, has_convolutions
-from f2ed.learning.schedule import Schedule, lay_out
-from f2ed.learning.stack import by_hand
+from f2ed.learning.fast.batch_plan import Schedule, lay_out
+from f2ed.learning.fast.batched import Recordings, train_batched, train_in_turn
+from f2ed.learning.fast.convolutions import Convolutions, OneByOne
+from f2ed.learning.fast.gradients import Gradients, by_vmap, one_by_one
+from f2ed.learning.fast.probe import disagreement, draws_lots, has_convolutions
+from f2ed.learning.fast.stack import by_hand
 from f2ed.learning.threads import cores, in_threads
 from f2ed.learning.vector import layout
 
@@ -146,7 +146,7 @@ class Cohort:
 def _for_a_gpu() -> type[Convolutions] | None:
     """Return the convolutions for many clients at once on a GPU; None where torch came without Triton."""
     try:
-        from f2ed.learning.in_triton import InTriton  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
+        from f2ed.learning.fast.in_triton import InTriton  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
     except ModuleNotFoundError:
         return None
     return InTriton

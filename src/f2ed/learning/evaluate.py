@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import Samples
 from f2ed.learning.threads import cores, in_threads
 from f2ed.learning.vector import bind, load

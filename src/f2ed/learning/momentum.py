@@ -11,7 +11,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 __all__ = ["ClientMomentum", "Memory"]
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from f2ed.errors import ConfigError
-from f2ed.randomness import stream
+from f2ed.core.errors import ConfigError
+from f2ed.core.randomness import stream
 
 __all__ = [
     "AnyPartition",

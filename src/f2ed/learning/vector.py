@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 __all__ = ["Layout", "bind", "flatten", "layout", "load", "reorder"]
 

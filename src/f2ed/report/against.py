@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from f2ed.report.colours import COLOURS
+from f2ed.report.colors import COLOURS
 from f2ed.report.drawing import drawing, save
 
 __all__ = ["Point", "draw_against"]

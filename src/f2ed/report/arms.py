@@ -10,9 +10,9 @@ from typing import Any, final
 
 import msgspec
 
-from f2ed.report.colours import Look, apart, look
+from f2ed.report.colors import Look, apart, look
+from f2ed.report.labels import ATTACKS, ESTIMATORS, NO_ATTACK, attack_title, estimator_title, flat
 from f2ed.report.reading import Run
-from f2ed.report.words import ATTACKS, ESTIMATORS, NO_ATTACK, attack_title, estimator_title, flat
 
 __all__ = ["Arm", "arms"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from f2ed.remarks import percent, schedule
+from f2ed.records.text import percent, schedule
 from f2ed.report.arms import Arm
+from f2ed.report.labels import flat
 from f2ed.report.reading import Run
-from f2ed.report.words import flat
 
 __all__ = ["audits", "dealt", "pictures", "privacy"]
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from f2ed.errors import MissingExtra
+from f2ed.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

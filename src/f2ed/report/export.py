@@ -7,11 +7,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from f2ed.errors import ConfigError, MissingExtra
+from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.records import RoundRecord
 from f2ed.report.arms import arms
+from f2ed.report.labels import STAGES, flat
 from f2ed.report.reading import Run
-from f2ed.report.words import STAGES, flat
 
 __all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report.arms import Arm, arms
 from f2ed.report.curves import Curve, Read, accuracy, curve, success
 from f2ed.report.drawing import drawing, save

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.records import unpacked
 from f2ed.report.page import fragments
 from f2ed.report.payload import payload

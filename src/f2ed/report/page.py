@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from f2ed.errors import MissingExtra
+from f2ed.core.errors import MissingExtra
 from f2ed.report.payload import payload
 from f2ed.report.reading import SHOWN_ROUNDS, Problem, read_runs
 

@@ -10,9 +10,9 @@ from f2ed.records import RoundRecord
 from f2ed.report.arms import Arm, arms
 from f2ed.report.crowd import audits, dealt, pictures, privacy
 from f2ed.report.curves import Curve, accuracy, curve, success
+from f2ed.report.labels import STAGES, flat
 from f2ed.report.reading import Problem, Run
 from f2ed.report.verdict import judge, verdict
-from f2ed.report.words import STAGES, flat
 
 __all__ = ["payload"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, final
 
 import msgspec
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.records import RoundRecord, RunHeader, holds_records, unpacked
 from f2ed.report.lines import older_header, parsed
 

@@ -5,7 +5,7 @@ from typing import final
 
 import msgspec
 
-from f2ed.remarks import (
+from f2ed.records.text import (
     LEVELS,
     Level,
     Remark,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.report.follow import Board, Folder
 from f2ed.report.page import render
 

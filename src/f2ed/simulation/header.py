@@ -11,13 +11,15 @@ import torch
 
 import f2ed
 from f2ed.estimators.base import withstood
+from f2ed.guarantees import Guarantee
+from f2ed.guarantees import robustness as guarantee
 from f2ed.learning import Partition
+from f2ed.protocol.secagg import Mode, quorum
+from f2ed.protocol.sharding import Plan
 from f2ed.records import RunHeader
-from f2ed.secagg import Mode, quorum
-from f2ed.sharding import Guarantee, Plan, guarantee
-from f2ed.simulation.check import noise_price
-from f2ed.simulation.leaks import as_record, forecast
-from f2ed.simulation.settings import Experiment
+from f2ed.simulation.config import Experiment
+from f2ed.simulation.leak_meter import as_record, forecast
+from f2ed.simulation.validate import noise_price
 
 __all__ = ["digest", "header", "holds"]
 

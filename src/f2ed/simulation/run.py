@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from f2ed.accountant import epsilon
-from f2ed.errors import ConfigError, LeakWarning
+from f2ed.core.errors import ConfigError, LeakWarning
+from f2ed.core.randomness import stream
 from f2ed.estimators import Estimate
 from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
 from f2ed.learning.datasets.base import Say, quiet
 from f2ed.learning.threads import cores
-from f2ed.randomness import stream
+from f2ed.protocol.dp.accountant import epsilon
 from f2ed.records import RoundRecord
-from f2ed.simulation.attackers import Attackers
-from f2ed.simulation.beginnings import Beginnings
-from f2ed.simulation.check import check, check_data
+from f2ed.simulation.adversary import Attackers
+from f2ed.simulation.checkpoint import State
+from f2ed.simulation.config import Experiment, experiment
+from f2ed.simulation.first_round_cache import Beginnings
 from f2ed.simulation.header import digest, header, holds
-from f2ed.simulation.leaks import Follower, away, warning
-from f2ed.simulation.rows import Bare, Rows, Sharded
-from f2ed.simulation.settings import Experiment, experiment
-from f2ed.simulation.state import State
+from f2ed.simulation.leak_meter import Follower, away, warning
+from f2ed.simulation.shard_rows import Bare, Rows, Sharded
 from f2ed.simulation.stopwatch import Stopwatch
+from f2ed.simulation.validate import check, check_data
 
 __all__ = ["Simulation", "simulate"]
 

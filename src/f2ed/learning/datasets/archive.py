@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets.base import Data, Progress, Samples, Say, quiet
 from f2ed.learning.datasets.idx import parse_idx, unpacked
 

@@ -9,7 +9,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 __all__ = ["Data", "Dataset", "Progress", "Samples", "Say", "quiet"]
 

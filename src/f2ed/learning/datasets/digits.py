@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import torch
 
-from f2ed.errors import MissingExtra
+from f2ed.core.errors import MissingExtra
+from f2ed.core.randomness import stream
 from f2ed.learning.datasets.base import Data, Dataset, Progress, Samples, Say, quiet
-from f2ed.randomness import stream
 
 __all__ = ["Digits"]
 

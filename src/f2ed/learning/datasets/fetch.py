@@ -11,7 +11,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets.archive import Archive, Fetch, FetchError, check
 from f2ed.learning.datasets.base import Progress, Say
 from f2ed.learning.datasets.idx import unpacked

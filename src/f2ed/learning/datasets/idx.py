@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 
 __all__ = ["parse_idx", "read_idx", "unpacked"]
 

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import torch
 
+from f2ed.core.randomness import stream
 from f2ed.learning.datasets.base import Data, Dataset, Progress, Samples, Say, quiet
-from f2ed.randomness import stream
 
 __all__ = ["Synthetic"]
 

@@ -6,7 +6,7 @@ import msgspec
 import torch
 from torch import nn
 
-from f2ed.randomness import stream
+from f2ed.core.randomness import stream
 
 __all__ = ["Model"]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from torch import nn
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.models.base import Model
 
 __all__ = ["Cnn"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 from torch import nn
 
-from f2ed.errors import ConfigError
+from f2ed.core.errors import ConfigError
 from f2ed.learning.models.base import Model
 
 __all__ = ["Imported"]

@@ -1,0 +1,87 @@
+"""What all backdoors share: some images get a trigger and a wrong label, and the update may be boosted."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+import msgspec
+
+from f2ed.attacks._common.boost import Boost, boosts
+from f2ed.attacks._common.goal import Exam, Examples, Goal, Palette
+from f2ed.attacks._common.scene import Scene
+from f2ed.attacks._common.training import Crew, Schedule
+from f2ed.attacks._common.triggers import Box, paint, poisoned
+from f2ed.attacks._common.view import Knowledge
+from f2ed.attacks.base import Attack, Positive
+from f2ed.core.arrays import Array, namespace
+from f2ed.core.errors import ConfigError
+
+__all__ = ["Backdoor", "Count", "Label"]
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Label = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
+
+
+class Backdoor(Attack, frozen=True, kw_only=True):
+    """Train on clean and poisoned images together; training settings left out are those of the honest clients."""
+
+    knowledge: Knowledge = "partial"
+    target: Label = 2
+    share: Share = 20 / 64
+    """Of each client's images, drawn anew every round; on average also of each batch."""
+    boost: Boost = 1.0
+    epochs: Count | None = None
+    lr: Positive | None = None
+    momentum: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] | None = None
+    weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
+
+    def as_run(self) -> Self:
+        """Return the settings that count: a variant may fix some."""
+        return self
+
+    @abstractmethod
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:
+        """Return what the malicious client of this rank paints into images of this shape; None: what is measured."""
+
+    @abstractmethod
+    def shade(self, palette: Palette) -> float:
+        """Return the number that the trigger's pixels get."""
+
+    def triggered(self, images: Array, palette: Palette) -> Array:
+        """Return a copy of the images with the trigger whose success is measured."""
+        return paint(images, self.marks(images, None), self.shade(palette))
+
+    def goal(self, exam: Exam) -> Goal:
+        """Show every test image with the trigger, and want the target label."""
+        target, labels = self.as_run().target, exam.test.labels
+        if target >= exam.classes:
+            raise ConfigError(
+                f"the target label {target} is none of the {exam.classes} classes; the last is {exam.classes - 1}"
+            )
+        wanted = namespace(labels).full_like(labels, target)
+        return Goal(self.triggered(exam.test.images, exam.palette), wanted, labels)
+
+    def train(self, crew: Crew) -> Array:
+        """Train on the poisoned data."""
+        return crew.train(self.poison(crew), schedule=self.schedule)
+
+    def craft(self, scene: Scene) -> Array:
+        """Boost what the training gave."""
+        view = scene.view
+        factors = boosts(self.as_run().boost, view.shards, view.malicious, shard_aware=self.shard_aware)
+        return scene.like(factors)[:, None] * scene.own
+
+    def poison(self, crew: Crew) -> list[Examples]:
+        """Return what each malicious client trains on."""
+        it, shade = self.as_run(), self.shade(crew.palette)
+        return [
+            poisoned(data, it.share, self.marks(data.images, rank), shade, it.target, crew.rng)
+            for rank, data in enumerate(crew.data)
+        ]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The training settings, with None for those of the honest clients."""
+        it = self.as_run()
+        return Schedule(it.epochs, it.lr, it.momentum, it.weight_decay)

@@ -1,0 +1,39 @@
+"""By how much a malicious client multiplies its update so that it survives the averaging."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.attacks.base import Positive
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Boost", "boosts"]
+
+Boost = Positive | Literal["replacement", "shard"]
+"""A factor; or "replacement", all rows for each malicious one, with which a plain mean becomes what they
+trained; or "shard", the size of the own shard, divided among the malicious clients in it."""
+
+
+def boosts(
+    boost: Boost,
+    shards: tuple[tuple[ClientId, ...], ...],
+    malicious: tuple[ClientId, ...],
+    *,
+    shard_aware: bool,
+) -> npt.NDArray[np.float64]:
+    """Return the factor of each malicious client, [m]; the same [1] for all where the rows are shard means.
+
+    A shard-aware attacker sees to the size of its shard when it lands on the target.
+    """
+    bad = set(malicious)
+    share = {client: len(members) / len(bad & set(members)) for members in shards for client in bad & set(members)}
+    match boost:
+        case "replacement" if shard_aware:
+            return np.array([len(shards) / sum(not bad.isdisjoint(members) for members in shards)])
+        case "replacement":
+            return np.full(len(malicious), sum(map(len, shards)) / len(malicious))
+        case "shard":
+            return np.ones(1) if shard_aware else np.array([share[client] for client in malicious])
+        case factor:
+            return np.full(1 if shard_aware else len(malicious), float(factor))

@@ -1,0 +1,126 @@
+"""The rows an attack aims at: the clients, or the shard means if it knows the deal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.attacks._common.view import Knowledge, View
+from f2ed.core.arrays import Array, as_matrix, namespace
+from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.gram import like, to_numpy
+from f2ed.estimators._linalg.rows import Matrix
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Scene", "shard_of_each", "survey"]
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """n rows, m of them the attacker's; arrays are NumPy, or torch on a GPU.
+
+    `honest` are the honest rows. With partial knowledge the attacker's own updates stand in for them, so
+    that their number may differ from n - m.
+    """
+
+    honest: Array
+    own: Array
+    """What the malicious clients' own training gave: one row for each row they hold."""
+    before: Array
+    """All rows as they would be without an attack; with partial knowledge the stand-ins."""
+    n: int
+    m: int
+    view: View
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates."""
+        return int(self.honest.shape[1])
+
+    @property
+    def epsilon(self) -> float:
+        """The share of the rows that are malicious."""
+        return self.m / self.n
+
+    @cached_property
+    def mean(self) -> Array:
+        """The mean of the honest rows, [d]."""
+        return self.honest.mean(0)
+
+    @cached_property
+    def spread(self) -> Array:
+        """The standard deviation of the honest rows in each coordinate, [d]."""
+        away = self.honest - self.mean
+        return namespace(away).sqrt(namespace(away).einsum("ij,ij->j", away, away) / len(away))
+
+    @cached_property
+    def heading(self) -> Array:
+        """The sign of each coordinate of the sum of all rows before the attack, [d]."""
+        return namespace(self.before).sign(self.before.mean(0))
+
+    @cached_property
+    def squares(self) -> Vector:
+        """The squared distances among the honest rows, exact enough to tell near ones apart."""
+        return Matrix(self.honest).squares
+
+    def like(self, numbers: npt.NDArray[Any]) -> Array:
+        """Bring an array of numbers to the type and device of the rows."""
+        return like(self.own, numbers)
+
+    def along(self, direction: Array) -> Vector:
+        """Return the inner product of each honest row, less their mean, with a vector."""
+        return np.asarray(to_numpy((self.honest - self.mean) @ direction), np.float64)
+
+
+def survey(view: View, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
+    """Look at the clients, or at the shard means, with full or partial knowledge."""
+    view = _on_device(view)
+    if knowledge == "full" and view.benign is None:
+        raise ConfigError('knowledge = "full", but the view holds no benign updates; give them, or say "partial"')
+    if knowledge == "partial":
+        view = replace(view, benign=None)
+    return _shard_means(view) if shard_aware else _clients(view)
+
+
+def shard_of_each(view: View, clients: Sequence[ClientId]) -> npt.NDArray[np.intp]:
+    """Return the index of the shard of each of these clients."""
+    where = {client: index for index, members in enumerate(view.shards) for client in members}
+    return np.array([where[client] for client in clients], np.intp)
+
+
+def _on_device(view: View) -> View:
+    """View CPU tensors as NumPy arrays; leave the rest where it is."""
+    benign = None if view.benign is None else as_matrix(view.benign)[0]
+    return replace(view, own=as_matrix(view.own)[0], benign=benign, model=as_matrix(view.model[None])[0][0])
+
+
+def _clients(view: View) -> Scene:
+    if view.benign is None:
+        return Scene(view.own, view.own, view.own, view.n, view.m, view)
+    before = namespace(view.own).concatenate([view.benign, view.own])
+    return Scene(before[: view.n - view.m], view.own, before, view.n, view.m, view)
+
+
+def _shard_means(view: View) -> Scene:
+    """Average per shard; where no shard is clean, or none can be seen, take what a clean one would be."""
+    p = len(view.shards)
+    sizes = np.array([len(members) for members in view.shards], np.float64)
+    mine = shard_of_each(view, view.malicious)
+    bad, attackers = np.unique(mine, return_counts=True)
+    own_means = like(view.own, (mine == bad[:, None]) / attackers[:, None]) @ view.own
+    if view.benign is None:
+        centre = view.own.mean(0)
+        # A mean of |H| independent updates varies by a factor √|H| less than one of them.
+        stand_ins = centre + (view.own - centre) * float(np.sqrt(p / view.n))
+        return Scene(stand_ins, own_means, stand_ins, p, len(bad), view)
+    theirs = shard_of_each(view, view.honest)
+    shards = np.arange(p)[:, None]
+    before = like(view.own, (theirs == shards) / sizes[:, None]) @ view.benign
+    before = before + like(view.own, (mine == shards) / sizes[:, None]) @ view.own
+    clean = np.setdiff1d(np.arange(p), bad)
+    return Scene(before[clean] if clean.size else before, own_means, before, p, len(bad), view)

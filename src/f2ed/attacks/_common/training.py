@@ -1,0 +1,78 @@
+"""The malicious clients at work: what an attack may set them to train on, and how.
+
+Attacks know nothing of models or optimisers. Whoever runs a simulation hands them a `Crew`, whose `train`
+does the work for all malicious clients at once; an attack calls it as often as it likes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from f2ed.attacks._common.goal import Examples, Goal, Palette
+from f2ed.core.arrays import Array
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["AS_THE_HONEST", "Crew", "Pull", "Schedule", "Train"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a client trains; None means as the honest clients do."""
+
+    epochs: int | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    batch: int | None = None
+    optimiser: Literal["sgd", "adam"] | None = None
+
+
+AS_THE_HONEST = Schedule()
+
+
+class Pull(NamedTuple):
+    """A penalty of strength/2 times the squared distance from the centre, [m, d] or [d], added to the loss."""
+
+    strength: float
+    centre: Array
+
+
+class Train(Protocol):
+    """Local training, of all malicious clients at once."""
+
+    def __call__(
+        self,
+        data: Sequence[Examples],
+        *,
+        schedule: Schedule = AS_THE_HONEST,
+        start: Array | None = None,
+        pull: Pull | None = None,
+        mask: Array | None = None,
+    ) -> Array:
+        """Train each client on its own data; return by how much each moved, [m, d].
+
+        All start from the global model, or each from its row of `start`. Where `mask` [m, d] is false, a weight
+        stays as it is.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Crew:
+    """The malicious clients of one round; `data` is in the order of `malicious`."""
+
+    data: tuple[Examples, ...]
+    train: Train
+    model: Array
+    """The global model, [d]."""
+    honest: Schedule
+    """How the honest clients train; no entry is None."""
+    shards: tuple[tuple[ClientId, ...], ...]
+    malicious: tuple[ClientId, ...]
+    classes: int
+    palette: Palette
+    goal: Goal | None
+    """What the same attack answered at the start of the run."""
+    round: int
+    rng: np.random.Generator = field(repr=False)

@@ -1,0 +1,99 @@
+"""Marks painted into images, and the poisoning of a data set with them."""
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+
+from f2ed.attacks._common.goal import Examples
+from f2ed.core.arrays import Array
+from f2ed.core.errors import ConfigError
+
+__all__ = ["Bars", "Box", "Square", "copied", "paint", "poisoned"]
+
+_REFERENCE = 28  # pixels: marks are laid out for MNIST and scaled to other images
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Place = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Box(NamedTuple):
+    """A rectangle of pixels."""
+
+    row: int
+    column: int
+    height: int
+    width: int
+
+
+class Square(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A square of one brightness; `size` pixels wide, by default 5 of 28."""
+
+    size: Count | None = None
+    row: Place = 0
+    column: Place = 0
+    value: float = 1.0
+    """0 is black, 1 is white."""
+
+    def boxes(self, images: Array) -> list[Box]:
+        """Return what to paint into images of this shape."""
+        height, width = images.shape[-2:]
+        size = self.size or scaled(5, min(height, width))
+        return [Box(self.row, self.column, size, size)]
+
+
+class Bars(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The four bars of DBA, two above two; one for each kind of attacker, all together the global trigger.
+
+    The numbers are pixels of a 28 by 28 image.
+    """
+
+    length: Count = 4
+    gap: Count = 2
+    shift: Count = 3
+    """Rows from the upper bars to the lower."""
+    value: float = 1.0
+
+    def boxes(self, images: Array) -> list[Box]:
+        """Return the bars, the upper ones first."""
+        height, width = images.shape[-2:]
+        length, gap, shift = scaled(self.length, width), scaled(self.gap, width), scaled(self.shift, height)
+        return [Box(row, column, 1, length) for row in (0, shift) for column in (0, length + gap)]
+
+
+def scaled(pixels: int, size: int) -> int:
+    """Scale from a 28-pixel image to one of another size, upward."""
+    return -(-pixels * size // _REFERENCE)
+
+
+def paint(images: Array, boxes: Sequence[Box], shade: float) -> Array:
+    """Return a copy of the images with the boxes filled."""
+    painted = copied(images)
+    height, width = images.shape[-2:]
+    for box in boxes:
+        bottom, right = box.row + box.height, box.column + box.width
+        if bottom > height or right > width:
+            raise ConfigError(
+                f"a trigger down to row {bottom} and column {right} does not fit an image of {height} x {width}; "
+                "make it smaller or move it"
+            )
+        painted[..., box.row : bottom, box.column : right] = shade
+    return painted
+
+
+def poisoned(
+    data: Examples, share: float, boxes: Sequence[Box], shade: float, target: int, rng: np.random.Generator
+) -> Examples:
+    """Paint a share of the images, at least one, and label them with the target; the others stay clean."""
+    count = max(1, round(share * len(data.labels)))
+    chosen = np.sort(rng.permutation(len(data.labels))[:count])
+    images, labels = copied(data.images), copied(data.labels)
+    images[chosen] = paint(images[chosen], boxes, shade)
+    labels[chosen] = target
+    return Examples(images, labels)
+
+
+def copied(array: Array) -> Array:
+    """Return a copy in memory of its own."""
+    return array.copy() if isinstance(array, np.ndarray) else array.clone()

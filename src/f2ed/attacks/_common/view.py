@@ -1,0 +1,69 @@
+"""What an attacker may know when it decides what to send."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from f2ed.core.arrays import Array
+from f2ed.core.errors import ConfigError
+from f2ed.estimators import Estimator
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Knowledge", "View"]
+
+Knowledge = Literal["full", "partial"]
+"""All updates of the round, or the malicious clients' own alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One round, as the malicious clients see it together before they send anything; there is nothing else.
+
+    Updates are differences from the global model: a client moves it by plus its update. The rows of `own`
+    are in the order of `malicious`, those of `benign` in ascending order of the honest clients' ids.
+    `benign` is None where the attack has partial knowledge. Without sharding every client is a shard of
+    its own.
+    """
+
+    own: Array
+    """What the malicious clients' training gave, [m, d]; honest training, unless the attack alters it."""
+    benign: Array | None
+    model: Array
+    """The global model the round started from, [d]."""
+    estimator: Estimator
+    shards: tuple[tuple[ClientId, ...], ...]
+    malicious: tuple[ClientId, ...]
+    tensors: tuple[int, ...]
+    """The sizes of the model's parameter tensors, in the order of the vector."""
+    round: int
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        clients = [client for members in self.shards for client in members]
+        if not self.malicious or len(set(self.malicious)) != len(self.malicious):
+            raise ConfigError(f"malicious clients {self.malicious}: name at least one, and each once")
+        if len(set(clients)) != len(clients) or not set(self.malicious) <= set(clients):
+            raise ConfigError("every client, the malicious among them, must be in exactly one shard of the view")
+        d = int(self.model.shape[0])
+        for what, rows, wanted in (("own", self.own, self.m), ("benign", self.benign, self.n - self.m)):
+            if rows is not None and tuple(rows.shape) != (wanted, d):
+                raise ConfigError(f"the view's {what} updates are {tuple(rows.shape)}; wanted {(wanted, d)}")
+        if sum(self.tensors) != d:
+            raise ConfigError(f"the tensors' sizes {list(self.tensors)} do not add up to {d} coordinates")
+
+    @property
+    def n(self) -> int:
+        """The number of clients."""
+        return sum(map(len, self.shards))
+
+    @property
+    def m(self) -> int:
+        """The number of malicious clients."""
+        return len(self.malicious)
+
+    @cached_property
+    def honest(self) -> tuple[ClientId, ...]:
+        """The other clients, in ascending order."""
+        return tuple(sorted({client for members in self.shards for client in members} - set(self.malicious)))

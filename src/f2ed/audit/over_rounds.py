@@ -1,0 +1,174 @@
+"""A federation followed over many rounds, and what the shard means of each schedule tell about its single clients."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from f2ed.audit.disaggregation import Disaggregator, cosines, relative_errors
+from f2ed.audit.findings import Course, Finding, Interval, interval_of_mean
+from f2ed.core.randomness import stream
+from f2ed.guarantees.leakage.exposure import Meter, Sums
+from f2ed.guarantees.leakage.forecast import LeakMode, opened_sums, recovered_cosine, smallest_k
+from f2ed.learning import Cohort, Data, Job, Training, flatten, hand_out
+from f2ed.learning.models import Mlp
+from f2ed.learning.partition import LabelsPerClient
+from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
+
+__all__ = ["follow", "schedules"]
+
+_LABELS = 3
+_MOST_IMAGES = 60
+_TRAINING = Training(lr=0.05, batch=10)
+
+
+@dataclass(eq=False)
+class _Arm:
+    """One schedule with its drop-outs: what it opens in each round, and the server that watches it."""
+
+    name: str
+    rounds: list[Sums]
+    server: Disaggregator
+    meter: Meter
+    ranks: list[int] = field(default_factory=list)
+    exposed: list[int] = field(default_factory=list)
+
+    def observe(self, sums: Sums, updates: Tensor) -> None:
+        self.server.observe(sums, [updates[list(some)].mean(dim=0).numpy() for some in sums])
+        self.meter.observe(sums)
+        self.ranks.append(self.meter.rank)
+        self.exposed.append(self.meter.exposed)
+
+
+def follow(
+    data: Data, *, clients: int, shard: int, rounds: int, schedule: Schedule, dropout: float, seed: int
+) -> Iterator[Finding | Course]:
+    """Train clients of three labels each, and yield what the server has found of them after some of the rounds.
+
+    All arms see the same training, since a mean over all clients does not depend on who is dealt where. What is looked
+    for is each client's own part: its update less the mean of all, on average over the rounds.
+    """
+    shards = clients // shard
+    module = Mlp((32,))(data.shape, data.classes, seed)
+    cohort, model = Cohort(module), flatten(module)
+    partition = LabelsPerClient(min(_LABELS, data.classes))(data.train.labels.numpy(), clients, seed)
+    everyone = hand_out(data.train, partition)
+    everyone = [type(each)(each.pool, each.rows[:_MOST_IMAGES], each.labels[:_MOST_IMAGES]) for each in everyone]
+    arms = _arms(clients, shards, rounds, schedule, dropout, seed, len(model))
+    held = np.array([np.isin(np.arange(data.classes), each.labels.numpy()) for each in everyone])
+    total = np.zeros((clients, len(model)))
+    squares = np.zeros(clients)
+    for number in range(rounds):
+        jobs = [Job(client, own, _TRAINING) for client, own in enumerate(everyone)]
+        updates = cohort(model, jobs, seed=seed, round_=number)
+        own = (updates - updates.mean(dim=0)).double().numpy()
+        total += own
+        squares += np.square(own).sum(axis=1)
+        for arm in arms:
+            arm.observe(arm.rounds[number], updates)
+        model = model + updates.mean(dim=0)
+        done = number + 1
+        if done in _stops(rounds):
+            stays = total / done
+            changes = float(np.mean(np.maximum(squares / done / np.square(stays).sum(axis=1) - 1, 0.0)))
+            for arm in arms:
+                yield from _findings(arm, stays, held, shard, done, changes, seed)
+    for arm in arms:
+        yield Course(setting=arm.name, clients=clients, ranks=tuple(arm.ranks), exposed=tuple(arm.exposed))
+
+
+def schedules(
+    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float
+) -> dict[str, tuple[Schedule, float, LeakMode]]:
+    """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
+    k = smallest_k(clients=clients, shards=shards, rounds=rounds)
+    kinds: dict[str, tuple[Schedule, float, LeakMode]] = {
+        "every-round": (EveryRound(), 0.0, "all-or-nothing"),
+        f"every-k-rounds, k = {k}": (EveryKRounds(k), 0.0, "all-or-nothing"),
+        "fixed": (Fixed(), 0.0, "all-or-nothing"),
+        "batches of 2": (Batches(2), 0.0, "all-or-nothing"),
+    }
+    if isinstance(schedule, EveryKRounds) and schedule.k != k:
+        kinds[f"every-k-rounds, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
+    if isinstance(schedule, Batches) and schedule != Batches(2):
+        kinds[f"batches of {schedule.size}, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
+    if dropout:
+        silent = f"{100 * dropout:g} % drop out"
+        kinds[f"every-round, {silent}"] = (EveryRound(), dropout, "all-or-nothing")
+        kinds[f"fixed, {silent}, all-or-nothing"] = (Fixed(), dropout, "all-or-nothing")
+        kinds[f"fixed, {silent}, dropout-tolerant"] = (Fixed(), dropout, "dropout-tolerant")
+    return kinds
+
+
+def _arms(
+    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float, seed: int, coordinates: int
+) -> list[_Arm]:
+    setting = {"clients": clients, "shards": shards, "rounds": rounds, "seed": seed}
+    return [
+        _Arm(
+            name,
+            list(opened_sums(**setting, schedule=when, dropout=away, mode=mode)),
+            Disaggregator(clients, coordinates),
+            Meter(clients),
+        )
+        for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, dropout).items()
+    ]
+
+
+def _findings(
+    arm: _Arm,
+    stays: NDArray[np.float64],
+    held: NDArray[np.bool_],
+    shard: int,
+    done: int,
+    changes: float,
+    seed: int,
+) -> Iterator[Finding]:
+    rng = stream(seed, "intervals", arm.name, done)
+    # The server cannot know how much changes from round to round, but may guess it well; a floor keeps it stable.
+    found = arm.server.solve(max(changes, 1e-3))
+    predicted = recovered_cosine(len(stays), arm.rounds[:done], noise=np.sqrt(max(changes, 1e-3)))
+    measures = {
+        "cosine": (cosines(stays, found), 0.0, 1.0),
+        "cosine, as the meter predicts": (predicted, 0.0, 1.0),
+        "relative error": (relative_errors(stays, found), 1.0, 0.0),
+        "share of labels found": (_labels_found(found, held), float(held.mean()), _labels_found(stays, held).mean()),
+        "share determined exactly": (np.array([after is not None for after in arm.meter.exposed_after]), 0.0, 1.0),
+    }
+    for metric, (values, guess, plain) in measures.items():
+        yield Finding(
+            attack="disaggregation",
+            metric=metric,
+            shard=shard,
+            setting=arm.name,
+            rounds=done,
+            found=interval_of_mean(values, rng),
+            guess=guess,
+            plain=float(plain),
+        )
+    rank = float(arm.meter.rank)
+    yield Finding(
+        attack="disaggregation",
+        metric="independent equations",
+        shard=shard,
+        setting=arm.name,
+        rounds=done,
+        found=Interval(rank, rank, rank, len(stays)),
+        guess=0.0,
+        plain=float(len(stays)),
+    )
+
+
+def _labels_found(found: NDArray[np.float64], held: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the share of each client's labels among those whose bias grew most; the last bias ends the vector."""
+    bias = found[:, -held.shape[1] :]
+    ranks = np.argsort(np.argsort(-bias, axis=1), axis=1)
+    named = ranks < held.sum(axis=1, keepdims=True)
+    share: NDArray[np.float64] = (named & held).sum(axis=1) / held.sum(axis=1)
+    return share
+
+
+def _stops(rounds: int) -> set[int]:
+    return {stop for stop in (1, 3, 10, 30, 100) if stop < rounds} | {rounds}

@@ -1,0 +1,92 @@
+"""What the server holds after one round in one shard: the mean of its members' updates, as decoded, and the model.
+
+The mean is the one that masked sums give, to the bit: updates are clipped, rounded to integers and added modulo 2^b.
+Only masks are left out, since they cancel.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from f2ed.learning import Data, Layout, Samples, layout
+from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
+
+__all__ = ["View", "as_pixels", "draw", "opened_mean", "view_of"]
+
+_ENCODING = Encoding(clip=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the server sees of a shard; `batch`, `lr` and `steps` are public settings of the run."""
+
+    mean: Tensor
+    """The mean update [d]."""
+    model: nn.Module
+    members: int
+    batch: int
+    lr: float
+    steps: int
+    black: float
+    white: float
+
+    @property
+    def samples(self) -> int:
+        """How many images went into the mean."""
+        return self.members * self.batch
+
+    @property
+    def layout(self) -> Layout:
+        """Which part of the mean belongs to which tensor."""
+        return layout(self.model)
+
+    def part(self, name: str) -> Tensor:
+        """Return the mean's part for one tensor of the model."""
+        return self.layout.views(self.mean)[name]
+
+
+def draw(data: Data, members: int, batch: int, rng: np.random.Generator) -> list[Samples]:
+    """Draw each member's samples from the training set."""
+    rows = rng.choice(len(data.train), size=(members, batch), replace=False)
+    return [data.train.take(torch.from_numpy(some)) for some in rows]
+
+
+def view_of(
+    model: nn.Module, shard: list[Samples], data: Data, rng: np.random.Generator, *, lr: float = 0.1, steps: int = 1
+) -> View:
+    """Let the members take `steps` full-batch steps of gradient descent each, and return what the server then sees."""
+    updates = [update(model, samples, lr=lr, steps=steps) for samples in shard]
+    mean = torch.from_numpy(opened_mean(updates, rng))
+    return View(mean, model, len(shard), len(shard[0]), lr, steps, data.black, data.white)
+
+
+def update(model: nn.Module, samples: Samples, *, lr: float, steps: int = 1) -> NDArray[np.float32]:
+    """Return by how much the steps move the model, which itself stays as it is."""
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    for _ in range(steps):
+        leaves = {name: value.requires_grad_() for name, value in weights.items()}
+        scores = torch.func.functional_call(model, leaves, (samples.images,))
+        slopes = torch.autograd.grad(cross_entropy(scores, samples.labels), list(leaves.values()))
+        weights = {name: leaves[name].detach() - lr * slope for name, slope in zip(leaves, slopes, strict=True)}
+    moved = [(weights[name] - value.detach()).reshape(-1) for name, value in model.named_parameters()]
+    return np.asarray(torch.cat(moved).numpy(), dtype=np.float32)
+
+
+def opened_mean(
+    updates: list[NDArray[np.float32]], rng: np.random.Generator, encoding: Encoding = _ENCODING
+) -> NDArray[np.float32]:
+    """Return the mean that the server decodes from the sum of the encoded updates."""
+    words = [encode(each, encoding, clients=len(updates), key=rng.bytes(32)) for each in updates]
+    total = words[0]
+    for other in words[1:]:
+        total += other
+    return decode_mean(total, encoding, clients=len(updates), survivors=len(updates)).mean
+
+
+def as_pixels(images: Tensor, black: float, white: float) -> NDArray[np.float64]:
+    """Undo the normalisation: 0 is black and 1 is white."""
+    return np.asarray(((images - black) / (white - black)).double().numpy())

@@ -1,0 +1,126 @@
+"""The border between NumPy and torch, and the walk over blocks of columns.
+
+Rows come in as NumPy arrays or torch tensors. A CPU tensor is viewed as NumPy, whose sorts are many
+times faster there; a CUDA tensor stays where it is. torch itself is never imported here: who has
+a tensor has imported it already.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from itertools import repeat
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from f2ed.core.errors import ConfigError
+
+__all__ = ["LANES", "Array", "as_matrix", "in_lanes", "namespace", "one_blas_thread"]
+
+T = TypeVar("T")
+Array = Any  # an ndarray or a torch tensor: whichever came in
+
+# Work is cut into this many lanes on every machine, so that sums do not depend on the number of cores.
+LANES = 8
+_WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
+
+
+def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
+    """Check that `rows` is a real [n, d] matrix; return it and the way back to what the caller holds."""
+    torch = sys.modules.get("torch")
+    if isinstance(rows, Sequence) and torch and any(isinstance(row, torch.Tensor) for row in rows):
+        rows = _stack(rows, torch)
+    if torch and isinstance(rows, torch.Tensor):
+        _check(rows.shape, str(rows.dtype).removeprefix("torch."))
+        matrix = rows.detach()
+        return (matrix, _same) if matrix.is_cuda else (matrix.numpy(), torch.from_numpy)
+    try:
+        matrix = np.asarray(rows)
+    except ValueError as ragged:
+        raise ConfigError(f"the rows do not form a matrix ({ragged}); give every row the same length") from ragged
+    _check(matrix.shape, str(matrix.dtype))
+    return matrix, _same
+
+
+def _stack(rows: Sequence[Any], torch: ModuleType) -> Any:
+    try:
+        return torch.stack(list(rows))
+    except (RuntimeError, TypeError) as ragged:
+        raise ConfigError(f"the rows do not form a matrix ({ragged}); give every row the same length") from ragged
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+def _check(shape: Sequence[int], dtype: str) -> None:
+    if len(shape) != 2 or 0 in shape:
+        found = " x ".join(map(str, shape)) or "a single number"
+        raise ConfigError(f"updates must be a matrix with at least one row and one column, not {found}")
+    if dtype not in {"float32", "float64"}:
+        raise ConfigError(f"updates are {dtype}; convert them to float32 or float64 first")
+
+
+def namespace(array: Array) -> ModuleType:
+    """Return the library an array belongs to: numpy or torch."""
+    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+
+
+def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *, blas: bool = False) -> list[T]:
+    """Let `work` walk the columns of `matrix` in blocks of `width`; return its results from left to right.
+
+    The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch, and must not
+    walk in lanes itself.
+    Say `blas` when it multiplies matrices: unless BLAS is held to one thread, the two would only fight.
+    """
+    size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
+    if size < _WORTH_THREADS or not isinstance(matrix, np.ndarray):
+        return [_quietly(work, _slices(0, columns, width))]
+    step = -(-columns // (LANES * width)) * width
+    lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
+    if len(lanes) == 1 or _cores() == 1 or (blas and _blas() is None):
+        return [_quietly(work, lane) for lane in lanes]
+    return list(_pool().map(_quietly, repeat(work), lanes))
+
+
+def _quietly(work: Callable[[Iterator[slice]], T], lane: Iterator[slice]) -> T:
+    """Work without warnings of overflow: whoever walks looks for it in the result, and threads start loud."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return work(lane)
+
+
+def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
+    return (slice(at, min(at + width, stop)) for at in range(start, stop, width))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="f2ed")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has no threads of its parent's
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+@cache
+def _blas() -> Any:
+    """Return the handle on the BLAS in use, or nothing where threadpoolctl (extra `fast`) is not installed."""
+    try:
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415  optional
+    except ModuleNotFoundError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread, where that is possible: our own threads and small matrices do better so."""
+    blas = _blas()
+    return nullcontext() if blas is None else blas.limit(limits=1)

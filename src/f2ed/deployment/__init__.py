@@ -1,0 +1,1 @@
+"""What a deployment needs that no network engine knows: roster, keys, certificates, state and preflight checks."""

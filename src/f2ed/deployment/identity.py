@@ -1,0 +1,181 @@
+"""Who a node is: its private key, and the roster it trusts, from the node's own settings and never from the server.
+
+    flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
+
+With `f2ed-noise=1.0` the node refuses rounds whose sums have less noise for differential privacy than that many times
+the clip; with `f2ed-epsilon=8.0` it sends nothing more once its updates together would cost more than that.
+
+Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
+settings (or in the environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can
+compute.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from logging import WARNING
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.app import Context
+from flwr.supercore import log
+
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.keyfiles import read_private, read_public
+from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
+from f2ed.deployment.state_store import InContext, InFile, Store
+from f2ed.protocol.dp.budget import Budget
+from f2ed.protocol.primitives.crypto import digest
+from f2ed.protocol.primitives.fields import unsigned
+from f2ed.protocol.secagg import Member, signing_key
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["TEST", "Identity", "identity", "is_test", "roster_for_tests", "roster_from"]
+
+TEST = "test:"
+_TEST_AUTHORITY = digest(b"f2ed test authority, known to all")
+_SETTINGS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
+
+
+class Identity(NamedTuple):
+    """What a node knows by itself."""
+
+    id: ClientId
+    signing_key: bytes
+    roster: Roster
+    store: Store
+    test: bool = False
+    """Whether the keys are known to everybody."""
+    noise: float = 0.0
+    """The least noise in a sum with its update, as a multiple of the clip."""
+    budget: Budget | None = None
+    """What all its updates together may cost it."""
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"Identity(id={self.id}, roster={self.roster.name!r}, signing_key=<secret>)"
+
+    def member(self, run: int) -> Member:
+        """Return what the protocol asks of this client in a run."""
+        return Member(
+            id=self.id,
+            signing_key=self.signing_key,
+            roster=self.roster.keys,
+            job=self.roster.job(run),
+            shard=lambda round_: self.roster.shard_of(self.id, round_),
+            survivors=max(3, self.roster.crowd),
+            noise=self.noise,
+            clear=self.test,
+        )
+
+
+def identity(context: Context) -> Identity:
+    """Read a node's settings, or refuse to take part without them."""
+    given = {name: context.node_config[name] for name in _SETTINGS if name in context.node_config}
+    if len(given) == len(_SETTINGS):
+        return _deployed(context.node_config)
+    wanted = str(context.run_config.get("f2ed-roster") or os.environ.get("F2ED_ROSTER", ""))
+    if not given and wanted.startswith(TEST) and _simulated():
+        log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
+        return _tested(context, wanted)
+    missing = ", ".join(name for name in _SETTINGS if name not in given)
+    raise Refusal(
+        f"this node was started without {missing} in its --node-config, so it has no key or nobody to trust; "
+        "see f2ed roster --help"
+    )
+
+
+def roster_for_tests(count: int, *, shards: int, crowd: int = 1) -> Roster:
+    """Return a roster for simulations, whose private keys anybody can compute."""
+    authority = _TEST_AUTHORITY
+    draft = Roster(
+        name="test",
+        authority=signing_key(authority),
+        clients=tuple(Entry(client, f"test-{client}", signing_key(_test_key(client))) for client in range(count)),
+    )
+    return signed(draft, authority, shards=shards, crowd=crowd, seed=digest(b"f2ed test deal"))
+
+
+def is_test(roster: Roster) -> bool:
+    """Say whether anybody could have signed this roster."""
+    return roster.authority == signing_key(_TEST_AUTHORITY)
+
+
+def roster_from(where: str | Path) -> Roster:
+    """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards."""
+    if not str(where):
+        raise ConfigError("no roster; give the path of a signed one, or test:N in a simulation with N nodes")
+    if not str(where).startswith(TEST):
+        roster = read_roster(Path(where))
+        check_signature(roster, roster.authority)
+        return roster
+    count, _, shards = str(where).removeprefix(TEST).partition("/")
+    try:
+        numbers = int(count), int(shards) if shards else max(1, int(count) // 4)
+    except ValueError:
+        raise ConfigError(
+            f"{where!r} names no test roster; write test:12 or test:12/3 for 12 clients in 3 shards"
+        ) from None
+    return roster_for_tests(numbers[0], shards=numbers[1], crowd=min(3, numbers[0] // numbers[1]))
+
+
+def _deployed(settings: Mapping[str, Any]) -> Identity:
+    key_path = Path(str(settings["f2ed-key"]))
+    key = read_private(key_path)
+    roster = read_roster(Path(str(settings["f2ed-roster"])))
+    check_signature(roster, read_public(Path(str(settings["f2ed-authority"]))))
+    public = signing_key(key)
+    mine = next((entry for entry in roster.clients if entry.key == public), None)
+    if mine is None:
+        raise Refusal(
+            f"the key {key_path.name} is not on the roster {roster.name!r} (serial {roster.serial}); "
+            "ask the authority to add it"
+        )
+    folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
+    noise = _number(settings, "f2ed-noise", 0.0)
+    return Identity(mine.id, key, roster, InFile(folder), noise=noise, budget=_budget(settings, key_path))
+
+
+def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:
+    """Return the node's budget; by default its ledger lies beside its key."""
+    if "f2ed-epsilon" not in settings:
+        if idle := [name for name in ("f2ed-delta", "f2ed-ledger") if name in settings]:
+            raise Refusal(f"{idle[0]} stands in the --node-config without f2ed-epsilon; state the budget, or neither")
+        return None
+    ledger = Path(str(settings.get("f2ed-ledger", key.with_suffix(".spent.json"))))
+    return Budget(ledger, _number(settings, "f2ed-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))
+
+
+def _number(settings: Mapping[str, Any], name: str, default: float, *, below: float = inf) -> float:
+    given = settings.get(name, default)
+    try:
+        number = float(given)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < below:
+        raise Refusal(
+            f"{name} is {given!r} in the --node-config; it must be a number of 0 to {below:g}, or be left out"
+        )
+    return number
+
+
+def _tested(context: Context, wanted: str) -> Identity:
+    roster = roster_from(wanted)
+    client = int(context.node_config.get("partition-id", -1))
+    if client not in roster.keys:
+        raise Refusal(f"partition {client} is not among the {len(roster.clients)} clients of {wanted!r}")
+    return Identity(client, _test_key(client), roster, InContext(context), test=True)
+
+
+def _test_key(client: ClientId) -> bytes:
+    return digest(b"f2ed test key, known to all", unsigned(client))
+
+
+def _in_ray() -> bool:
+    """Say whether this is a worker of Flower's simulation engine."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+_simulated: Callable[[], bool] = _in_ray

@@ -1,0 +1,74 @@
+"""What the numbers of a federation promise before it starts, and what the opened sums give away while it runs."""
+
+from logging import INFO, WARNING
+
+from flwr.supercore import log
+
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.roster import Roster
+from f2ed.guarantees import Guarantee, Meter
+from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees.leakage import forecast as leak
+from f2ed.protocol.aggregation import Audit, Protocol
+
+__all__ = ["Watch", "judge"]
+
+
+def judge(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> None:
+    """Refuse numbers that promise nothing, and say what they do promise."""
+    clients, shards, hidden = len(roster.clients), roster.shards, roster.fewest
+    held = guarantee(clients=clients, malicious=malicious, shards=shards)
+    wrong = []
+    if hidden < min_crowd:
+        wrong.append(
+            f"{clients} clients in {shards} shards hide each among {hidden}, fewer than the "
+            f"{min_crowd} of min_crowd; sign the roster for fewer shards, or bring more clients"
+        )
+    if held.region == "nothing":
+        wrong.append(
+            f"{malicious} malicious clients can spoil half of {shards} shards or more, where no estimator "
+            "helps; fear fewer, or sign the roster for more shards (f2ed plan shows what works)"
+        )
+    if wrong and not accept_no_guarantee:
+        raise ConfigError("; ".join(wrong) + ". To run without a guarantee say accept_no_guarantee=True")
+    for each in wrong:
+        log(WARNING, "f2ed: NO GUARANTEE, as accepted: %s", each)
+    log(INFO, "f2ed: %s", _promise(held, roster))
+
+
+def _promise(held: Guarantee, roster: Roster) -> str:
+    against = {
+        "theorem": f"a theorem covers {held.malicious} malicious" if held.malicious else "no attacker is feared",
+        "experience": f"{held.malicious} malicious are beyond the theorem (12·m < p): experience only",
+        "nothing": "nothing holds against malicious clients",
+    }[held.region]
+    return (
+        f"roster {roster.name!r}, serial {roster.serial}: {held.clients} clients in {held.shards} shards, each hidden "
+        f"among at least {roster.fewest}; {against}"
+    )
+
+
+class Watch:
+    """The leak meter of a deployment. Rounds before a checkpoint count as if everyone had taken part in them."""
+
+    def __init__(self, roster: Roster, protocol: Protocol, *, rounds: int, done: int) -> None:
+        """Warn if the schedule would expose someone within these rounds, of which some are done."""
+        self._place = {client: place for place, client in enumerate(sorted(roster.keys))}
+        self._meter = Meter(len(self._place))
+        mode = protocol.mode_for(roster.fewest)
+        if rounds > done:
+            found = leak(
+                clients=len(self._place), shards=roster.shards, schedule=roster.schedule, rounds=rounds, mode=mode
+            )
+            text = f"{found.text} Sign the roster without --every to keep the shards." if found.leaks else found.text
+            log(WARNING if found.leaks else INFO, "f2ed: %s", text)
+        for turn in range(done):
+            self._observe(roster.plan(turn).shards)
+
+    def __call__(self, audit: Audit) -> Meter:
+        """Take in what a round opened."""
+        self._observe(tuple(each.survivors for each in audit.shards))
+        return self._meter
+
+    def _observe(self, shards: tuple[tuple[int, ...], ...]) -> None:
+        self._meter.observe([tuple(self._place[client] for client in some) for some in shards if some])

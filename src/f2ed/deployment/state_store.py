@@ -1,0 +1,161 @@
+"""Where a client keeps its protocol state between two messages.
+
+Flower may run two messages of a node at the same time, and sends a reply before it stores `context.state`: a state
+kept there alone could answer one round twice, and the difference of two answers under the same masks is no secret. So
+a deployed node keeps its state in a file, locked while a message is answered and written before the reply leaves.
+Flower's simulation engine runs one message of a node at a time and stores first; there `context.state` will do.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, final
+
+import msgspec
+from flwr.app import ConfigRecord, Context
+
+from f2ed.core.errors import ConfigError
+
+__all__ = ["InContext", "InFile", "Kept", "Store", "locked", "write_whole"]
+
+_NAME = "f2ed-state"
+_MOST_JOBS = 32
+
+
+@final
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept of one job."""
+
+    state: bytes = b""
+    model: bytes = b""
+    """The digest of the model that the round under way is bound to."""
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return "Kept(state=<secret>)"
+
+
+class Store(Protocol):
+    """Opens the state of a job for the time that it takes to answer one message."""
+
+    @contextmanager
+    def open(self, job: str) -> Iterator["Desk"]:
+        """Give access to the state, to nobody else at the same time."""
+        ...
+
+
+class Desk(Protocol):
+    """The state while a message is answered."""
+
+    def read(self) -> Kept:
+        """Return what was kept, or an empty state."""
+        ...
+
+    def write(self, kept: Kept) -> None:
+        """Keep it; once this returns, a crash no longer loses it."""
+        ...
+
+
+@final
+class InContext:
+    """Keeps the state in `context.state`, for simulations."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @contextmanager
+    def open(self, job: str) -> Iterator["InContext"]:  # noqa: ARG002  a context belongs to one run
+        """There is nothing to lock."""
+        yield self
+
+    def read(self) -> Kept:
+        """Return what was kept."""
+        record = self._context.state.config_records.get(_NAME)
+        return Kept() if record is None else _decoded(record["kept"], "context.state")
+
+    def write(self, kept: Kept) -> None:
+        """Replace what was kept."""
+        self._context.state[_NAME] = ConfigRecord({"kept": msgspec.msgpack.encode(kept)})
+
+
+@final
+class InFile:
+    """Keeps the states of a node's jobs in a folder that only its user may enter."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def open(self, job: str) -> Iterator["_File"]:
+        """Lock the job: a second message waits until the first is answered."""
+        path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
+        with locked(path, "the state of this node", "f2ed-state"):
+            yield _File(path)
+        _forget_old(self._folder)
+
+
+@final
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Kept:
+        try:
+            return _decoded(self._path.read_bytes(), str(self._path))
+        except FileNotFoundError:
+            return Kept()
+
+    def write(self, kept: Kept) -> None:
+        write_whole(self._path, msgspec.msgpack.encode(kept))
+
+
+@contextmanager
+def locked(path: Path, what: str, setting: str) -> Iterator[None]:
+    """Hold the lock beside a file, in a folder that only this user may enter; whoever else wants it waits."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{what} cannot be kept in {path.parent}: {error.strerror}; name another place with {setting} in its "
+            "node-config"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file so that a crash leaves the old one or the new one, and return when it is on the disk."""
+    beside = path.with_name(path.name + ".new")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _decoded(data: object, where: str) -> Kept:
+    try:
+        return msgspec.msgpack.decode(bytes(data), type=Kept)  # type: ignore[call-overload]  # bytes, or it fails
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the kept state in {where} cannot be read ({error}); delete it to begin anew") from None
+
+
+def _forget_old(folder: Path) -> None:
+    """Erase the states of long finished jobs. Should one go on, its client begins with new keys: no mask repeats."""
+    states = sorted(folder.glob("[0-9a-f]" * 32), key=lambda path: path.stat().st_mtime)
+    for path in states[:-_MOST_JOBS]:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".lock").unlink(missing_ok=True)

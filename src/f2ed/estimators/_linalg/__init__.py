@@ -1,0 +1,1 @@
+"""Linear algebra that estimators share, in blocks of columns."""

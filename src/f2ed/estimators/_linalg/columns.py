@@ -1,0 +1,83 @@
+"""Order statistics of each column: sorted blocks, medians, and the values nearest a median.
+
+On a CPU a column of few rows is sorted by a network of minima and maxima, each over a whole block of
+columns at once; many rows by NumPy's own sort, on the transposed block. On a GPU torch sorts.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from f2ed.core.arrays import Array, namespace
+from f2ed.estimators._linalg.gram import NotFiniteError
+
+__all__ = ["median", "nearest", "sort"]
+
+_NETWORK_ROWS = 64  # beyond this NumPy's sort is as fast
+
+
+def sort(block: Array) -> list[Array]:
+    """Return the block's rows with every column in ascending order: the smallest values first."""
+    ordered, xp = _sort(block), namespace(block)
+    # NaN comes out last, and first too where minima and maxima pass it on.
+    if not (bool(xp.isfinite(ordered[0]).all()) and bool(xp.isfinite(ordered[-1]).all())):
+        raise NotFiniteError
+    return ordered
+
+
+def _sort(block: Array) -> list[Array]:
+    if not isinstance(block, np.ndarray):
+        return list(namespace(block).sort(block, dim=0).values)
+    if len(block) > _NETWORK_ROWS:
+        columns = np.ascontiguousarray(block.T)
+        columns.sort(axis=1)
+        return list(np.ascontiguousarray(columns.T))
+    rows = [np.array(row) for row in block]
+    spare = np.empty_like(rows[0])
+    for low, high in _network(len(block)):
+        np.minimum(rows[low], rows[high], out=spare)
+        np.maximum(rows[low], rows[high], out=rows[high])
+        rows[low], spare = spare, rows[low]
+    return rows
+
+
+def median(ordered: list[Array]) -> Array:
+    """Return the middle of sorted rows; of two middles, their mean."""
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return ordered[middle - 1] / 2 + ordered[middle] / 2
+
+
+def nearest(ordered: list[Array], keep: int) -> Array:
+    """Return the mean, in each column, of the `keep` values nearest its median (of two as near, the lower).
+
+    In sorted rows these stand side by side, and the window over them moves up a step as long as the value
+    it gains is nearer than the one it loses. Values are chosen, never added and taken away again:
+    a far outlier leaves no rounding behind.
+    """
+    xp, n, centre = namespace(ordered[0]), len(ordered), median(ordered)
+    drop = n - keep
+    moves = [ordered[i + keep] - centre < centre - ordered[i] for i in range(drop)]
+    total = sum(ordered[drop:keep])
+    for i in (*range(min(drop, keep)), *range(max(drop, keep), n)):
+        chosen = moves[i - keep] if i >= keep else ~moves[i]
+        total = total + xp.where(chosen, ordered[i], 0)
+    for i in range(keep, drop):  # only where less than half is kept: gained, and not lost again
+        total = total + xp.where(moves[i - keep] & ~moves[i], ordered[i], 0)
+    return total / keep
+
+
+@cache
+def _network(n: int) -> tuple[tuple[int, int], ...]:
+    """Return the comparisons of Batcher's merge exchange (Knuth, TAOCP 3, Algorithm 5.2.2M)."""
+    pairs: list[tuple[int, int]] = []
+    top = 1 << max((n - 1).bit_length() - 1, 0)
+    p = top if n > 1 else 0
+    while p:
+        q, r, distance = top, 0, p
+        while distance:
+            pairs += [(i, i + distance) for i in range(n - distance) if i & p == r]
+            distance, q, r = q - p, q // 2, p
+        p //= 2
+    return tuple(pairs)

@@ -1,0 +1,181 @@
+"""The Gram matrix of n rows in one pass, exact enough to tell near rows apart.
+
+Products are taken in the rows' own type and added up in float64. Where rounding would blur the differences
+among the nearest half of the rows, because of a large common mean or of one far row, the pass is
+repeated about the medoid; where numbers are so large or small that squares leave the type's
+range, with every row scaled to size one as well.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.core.arrays import Array, namespace, one_blas_thread
+from f2ed.core.errors import ConfigError
+
+__all__ = [
+    "HUGE",
+    "GramStream",
+    "NotFiniteError",
+    "double",
+    "largest",
+    "like",
+    "measured",
+    "squared_distances",
+    "to_numpy",
+]
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+HUGE = 1e150  # beyond this, squares overflow float64
+_REPEATS = 4
+_BLUR = 1e-4  # of the spread of the nearest half, squared
+_NARROW = 2048
+
+
+class NotFiniteError(Exception):
+    """Some row holds NaN or Inf, or overflows; the sums are spoilt, so it cannot say which."""
+
+
+class Source(Protocol):
+    """What the pass needs of its rows."""
+
+    n: int
+    matrix: Array
+
+    def block(self, columns: slice) -> Array: ...
+    def walk(self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False) -> list[Any]: ...
+
+
+def measured(rows: Source) -> Matrix:
+    """Return the Gram matrix of the rows about a common centre, [n, n] in float64.
+
+    The centre is zero, or the medoid where needed: rules must use distances or re-centre, never the
+    rows' own lengths.
+    """
+    result, centre = _one_pass(rows, None, scaled=False), None
+    for _ in range(_REPEATS):
+        again = _blurred(result, rows, centre)
+        if again is None:
+            break
+        centre, scaled = again
+        result = _one_pass(rows, centre, scaled=scaled)
+    return result
+
+
+class GramStream:
+    """A Gram matrix built up from blocks of columns that arrive one after another.
+
+    For matrices that never fit in memory: add every block, then `FilterL2(…).weigh(stream.gram)` gives
+    the weights of the rows, and `weights @ block` the mean, block by block, on a second reading.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.gram: Matrix = np.zeros((n, n))
+
+    def add(self, block: Array) -> None:
+        """Add a block [n, width] of columns; any width will do."""
+        n = len(self.gram)
+        if block.ndim != 2 or block.shape[0] != n:
+            raise ConfigError(f"a block must be a matrix of {n} rows, not {tuple(block.shape)}")
+        with one_blas_thread():
+            product = to_numpy(_product(block, 0, None))
+        if not np.isfinite(product.trace()):
+            raise ConfigError("the block holds NaN, Inf or numbers whose squares overflow; leave those rows out")
+        self.gram += product
+
+
+def squared_distances(gram: Matrix) -> Matrix:
+    """Return all pairwise squared distances, [n, n], with a zero diagonal."""
+    lengths = gram.diagonal()
+    squares = np.maximum(lengths[:, None] + lengths - 2 * gram, 0)
+    np.fill_diagonal(squares, 0)
+    return squares
+
+
+def largest(block: Array) -> Vector:
+    """Return the largest magnitude in each row of a block; NaN where there is a NaN."""
+    xp = namespace(block)
+    return np.asarray(to_numpy(xp.abs(block).max(1) if xp is np else xp.abs(block).amax(1)), np.float64)
+
+
+def to_numpy(array: Array) -> Any:
+    """Bring a small result to the CPU."""
+    return array if isinstance(array, (np.ndarray, np.generic, float)) else array.cpu().numpy()
+
+
+def _one_pass(rows: Source, centre: int | None, *, scaled: bool) -> Matrix:
+    """Walk the columns once; twice if every row is to be scaled to size one, against over- and underflow."""
+    factors = np.exp2(-np.clip(np.floor(np.log2(_sizes(rows, centre))), -126, 126)) if scaled else None
+
+    def work(blocks: Iterator[slice]) -> Array:
+        return sum(_product(rows.block(columns), centre, factors) for columns in blocks)
+
+    result = np.asarray(sum(to_numpy(part) for part in rows.walk(work, blas=True)))
+    return result if factors is None else result / (factors[:, None] * factors)
+
+
+def _sizes(rows: Source, centre: int | None) -> Vector:
+    """Return the largest magnitude of each row about the centre; one for a row that is the centre."""
+
+    def work(blocks: Iterator[slice]) -> Vector:
+        sizes = np.zeros(rows.n)
+        for columns in blocks:
+            sizes = np.maximum(sizes, largest(_away(rows.block(columns), centre)))
+        return sizes
+
+    sizes = np.max(rows.walk(work), axis=0)
+    return np.where(sizes == 0, 1.0, sizes)
+
+
+def _away(block: Array, centre: int | None) -> Array:
+    return block if centre is None else block - block[centre]
+
+
+def _product(block: Array, centre: int | None, factors: Vector | None) -> Array:
+    """Return the Gram matrix of one block about one of its rows, or about zero, in float64."""
+    away = _away(block, centre)
+    if factors is not None:
+        away = away * like(block, factors)[:, None]
+    if isinstance(away, np.ndarray):
+        return double(away @ away.T)
+    # One product with so small a result would leave most of a GPU idle: many narrow ones fill it.
+    narrow = _NARROW if away.shape[1] % _NARROW == 0 else away.shape[1]
+    parts = away.unflatten(1, (-1, narrow)).transpose(0, 1)
+    return double(parts @ parts.mT).sum(0)
+
+
+def double(array: Array) -> Array:
+    """Return an array in float64, where it is."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+
+
+def like(block: Array, small: Vector) -> Array:
+    """Bring a small float64 array to a block's type and device."""
+    if isinstance(block, np.ndarray):
+        return small.astype(block.dtype)
+    return namespace(block).as_tensor(small, dtype=block.dtype, device=block.device)
+
+
+def _blurred(gram: Matrix, rows: Source, centre: int | None) -> tuple[int, bool] | None:
+    """Return the row to centre on, and whether to scale, if rounding blurs the nearest half; else None."""
+    lengths, half = gram.diagonal(), rows.n // 2 + 1
+    if not np.isfinite(lengths).all():
+        sizes = _sizes(rows, None)
+        if centre is not None or not (sizes < HUGE).all():
+            raise NotFiniteError
+        return int(np.argsort(sizes, kind="stable")[rows.n // 2]), True
+    squares = squared_distances(gram)
+    medoid = int(np.argmin(np.sort(squares, axis=1)[:, :half].sum(axis=1)))
+    if medoid == centre:
+        return None
+    order = np.argsort(squares[medoid], kind="stable")[:half]
+    spread = float(squares[medoid][order[half // 2]])
+    kind = np.finfo(str(rows.matrix.dtype).removeprefix("torch."))
+    rounding = 8 * float(kind.eps) * float(lengths[order].max())
+    small = 1e8 * float(kind.tiny) * rows.matrix.shape[1]
+    if rounding <= _BLUR * spread and (spread >= small or centre is not None):
+        return None
+    return medoid, spread < small or float(lengths.max()) > 1e-8 * float(kind.max)

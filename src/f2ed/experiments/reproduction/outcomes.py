@@ -1,0 +1,161 @@
+"""What came of the runs of a file: final figures over the seeds, panel by panel, from records wherever they lie.
+
+Records are matched to runs by their settings, so that names, and settings added since, do not matter; nor does
+`secure`, which changes no bit of a result.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, final
+
+import msgspec
+
+from f2ed.attacks import MRA, AnyAttack, Attack
+from f2ed.core.errors import ConfigError
+from f2ed.experiments.grid import Cell
+from f2ed.records import RunLog
+from f2ed.simulation import Experiment, experiment
+from f2ed.simulation.header import digest
+
+__all__ = ["Gap", "Measured", "Panel", "arm_name", "matched", "measure", "panels"]
+
+Measure = Literal["accuracy", "success"]
+
+_LATE = 5
+
+
+@final
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an arm's runs: a share of one for each seed."""
+
+    ends: dict[int, float]
+    spoilt: float | None = None
+    """The weight of shards with an attacker over the last rounds; None without one, or for a rule without weights."""
+    tainted: int = 0
+    """How many shards had an attacker in the last round; the most of any seed."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return sum(self.ends.values()) / len(self.ends)
+
+    def outnumbered(self, shards: int) -> bool:
+        """Whether half of so many shards or more had an attacker, so that no rule can tell which half is honest."""
+        return 2 * self.tainted >= shards
+
+    def beside(self, other: "Measured") -> "Measured":
+        """Return what was measured with seeds that the other was run with too."""
+        shared = {seed: end for seed, end in self.ends.items() if seed in other.ends}
+        return msgspec.structs.replace(self, ends=shared)
+
+
+@final
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack on one data set: what was measured of each arm; None for an arm that was not run."""
+
+    data: str
+    attack: str
+    measure: Measure
+    arms: dict[str, Measured | None]
+
+    def gap(self, arm: str) -> "Gap | None":
+        """Return by how much an arm is behind the best other one; None where there is no other.
+
+        Two arms are compared over the seeds that both were run with.
+        """
+        mine = self.arms.get(arm)
+        if mine is None:
+            return None
+        sign = 1 if self.measure == "accuracy" else -1
+        gaps = []
+        for name, found in self.arms.items():
+            if found is not None and name != arm and found.ends.keys() & mine.ends.keys():
+                here, there = mine.beside(found), found.beside(mine)
+                gaps.append(Gap(sign * (there.mean - here.mean), name, here, there))
+        return max(gaps, key=lambda gap: (gap.size, gap.best), default=None)
+
+
+class Gap(NamedTuple):
+    """How far an arm is behind the best other one, below zero if it is ahead, and what was measured of the two."""
+
+    size: float
+    best: str
+    mine: Measured
+    theirs: Measured
+
+
+def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
+    """Return the finished log of each cell that has one, by the cell's slug; the first, where there are several."""
+    found: dict[str, RunLog] = {}
+    for log in logs:
+        if not log.finished:
+            continue
+        try:
+            found.setdefault(_key(experiment(log.header.settings)), log)
+        except ConfigError:  # settings of another version, which no cell of this one has
+            continue
+    return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}
+
+
+def panels(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
+    """Sort the cells into panels, in the order of the file."""
+    grouped: dict[tuple[str, str, Measure], dict[str, list[RunLog]]] = {}
+    for cell in cells:
+        panel = (_data(cell), cell.arm.get("attack", "none"), measure(cell.experiment.attack))
+        logs = grouped.setdefault(panel, {}).setdefault(arm_name(cell), [])
+        if cell.slug in found:
+            logs.append(found[cell.slug])
+    return [
+        Panel(
+            data=data,
+            attack=attack,
+            measure=kind,
+            arms={arm: _measured(logs, kind) if logs else None for arm, logs in arms.items()},
+        )
+        for (data, attack, kind), arms in grouped.items()
+    ]
+
+
+def measure(attack: AnyAttack | None) -> Measure:
+    """Say what an attack is judged by: its success if it wants something of its own."""
+    return "success" if attack is not None and type(attack).goal is not Attack.goal else "accuracy"
+
+
+def _key(it: Experiment) -> str:
+    return digest(msgspec.structs.replace(it, secure=True))
+
+
+def _data(cell: Cell) -> str:
+    return cell.arm.get("data") or str(cell.experiment.data.__struct_config__.tag)
+
+
+def arm_name(cell: Cell, *beside: str) -> str:
+    """Name what tells the arms of a panel apart; settings that have a place of their own are left out."""
+    placed = {"seed", "data", "attack", "estimator", *beside}
+    rest = {key: label for key, label in cell.arm.items() if key not in placed}
+    words = [cell.arm.get("estimator", ""), *(f"{key} {label}" for key, label in rest.items())]
+    return ", ".join(word for word in words if word)
+
+
+def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
+    return Measured(
+        ends={log.header.seed: _end(log, kind) for log in logs},
+        spoilt=_spoilt(logs),
+        tainted=max(len(log.rounds[-1].contaminated) for log in logs),
+    )
+
+
+def _spoilt(logs: Sequence[RunLog]) -> float | None:
+    late = [record.believed_attackers for log in logs if log.header.attacked for record in log.rounds[-_LATE:]]
+    known = [weight for weight in late if weight is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _end(log: RunLog, kind: Measure) -> float:
+    last = log.rounds[-1]
+    if kind == "accuracy":
+        return last.accuracy
+    attack = log.header.settings["attack"]
+    # The authors count the images of the target class too, which are a tenth of all.
+    every = attack["kind"] == MRA.__struct_config__.tag and attack.get("variant") == "authors"
+    value = last.success_every if every else last.success
+    return 0.0 if value is None else value

@@ -1,0 +1,66 @@
+"""The paper's figures: the experiment file of each, every number of its text, and what the authors released."""
+
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from f2ed.core.errors import ConfigError
+
+__all__ = ["FIGURES", "WORST_CASES", "experiment_file", "released", "sources", "stated"]
+
+FIGURES = {
+    "fig1": "fig1_iid",
+    "fig2": "fig2_shards",
+    "fig4": "fig4_noniid",
+    "fig5": "fig5_noniid_shards",
+    "fig6": "fig6_shard_count",
+    "worst-case": "worst_case",
+    "worst-few-labels": "worst_case_few_labels",
+}
+"""Figure 3 is no grid of runs: see `distribution`."""
+
+WORST_CASES = ("worst-case", "worst-few-labels")
+"""Those that are no figures of the paper, but tables of our own."""
+
+_PACKED = Path(__file__).with_name("files")
+_CHECKOUT = Path(__file__).parents[3] / "experiments"
+
+
+def experiment_file(figure: str) -> Path:
+    """Return the figure's file: packed with the package, or in the checkout that the package is run from."""
+    name = f"{FIGURES[figure]}.toml"
+    for folder in (_PACKED, _CHECKOUT):
+        if (path := folder / name).exists():
+            return path
+    raise ConfigError(
+        f"{name} is neither in {_PACKED} nor in {_CHECKOUT}; install f2ed from its wheel, or run it from a checkout"
+    )
+
+
+def sources() -> str:
+    """Say where the numbers are from."""
+    return (
+        f"The paper's numbers: {_content('paper')['source']}. The authors' records: {_content('released')['source']}."
+    )
+
+
+def stated(figure: str, data: str, estimator: str) -> dict[str, float]:
+    """Return what the paper states for an estimator, by attack, as shares of one; nothing where it states nothing."""
+    return _shares("paper", figure, data, estimator)
+
+
+def released(figure: str, data: str, attack: str) -> dict[str, float]:
+    """Return what the authors' own records end with under an attack, by estimator; nothing where there are none."""
+    return _shares("released", figure, data, attack)
+
+
+def _shares(name: str, figure: str, data: str, row: str) -> dict[str, float]:
+    found = _content(name).get(figure, {}).get(data, {}).get(row, {})
+    return {column: value / 100 for column, value in found.items()}
+
+
+@cache
+def _content(name: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    text = resources.files("f2ed.experiments.reproduction").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

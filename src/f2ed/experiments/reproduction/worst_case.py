@@ -1,0 +1,81 @@
+"""The worst case: for every rule, with and without shards, what the attack that hurts it most does to it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from f2ed.experiments.grid import Cell
+from f2ed.experiments.reproduction.comparison import Table
+from f2ed.experiments.reproduction.outcomes import arm_name, measure
+from f2ed.records import RunLog
+
+__all__ = ["worst_case"]
+
+
+class _Seeds(list[float]):
+    """The ends of one arm under one attack, a share of one for each seed."""
+
+    @property
+    def mean(self) -> float:
+        return sum(self) / len(self)
+
+    def text(self, attack: str = "") -> str:
+        """Write the mean in percent, half the range over the seeds if there are several, and the attack."""
+        spread = f" ± {50 * (max(self) - min(self)):.1f}" if len(self) > 1 else ""
+        return f"{100 * self.mean:.1f}{spread}{f' ({attack})' if attack else ''}"
+
+
+class _Arm:
+    """A rule, with or without shards, and with so many malicious clients: its ends by attack."""
+
+    def __init__(self) -> None:
+        self.accuracy: dict[str, _Seeds] = defaultdict(_Seeds)
+        self.success: dict[str, _Seeds] = defaultdict(_Seeds)
+
+    def add(self, cell: Cell, log: RunLog) -> None:
+        last, attack = log.rounds[-1], cell.arm.get("attack", "none")
+        self.accuracy[attack].append(last.accuracy)
+        if measure(cell.experiment.attack) == "success" and last.success is not None:
+            self.success[attack].append(last.success)
+
+    @property
+    def attacks(self) -> list[str]:
+        """The attacks that were run, the one that hurts the accuracy most first."""
+        tried = [attack for attack in self.accuracy if attack != "none"]
+        return sorted(tried, key=lambda attack: self.accuracy[attack].mean)
+
+    def lowest(self, attacks: int) -> str:
+        if not self.attacks:
+            return "not run"
+        some = f", of {len(self.attacks)} tried" if len(self.attacks) < attacks else ""
+        return self.accuracy[self.attacks[0]].text(self.attacks[0] + some)
+
+    def largest(self) -> str:
+        worst = max(self.success, key=lambda attack: self.success[attack].mean, default=None)
+        return "not run" if worst is None else self.success[worst].text(worst)
+
+
+def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
+    """Return, for each rule and each number of malicious clients, the lowest accuracy and the largest success.
+
+    Each is a mean over the seeds. It stands with the attack that did it, and with how many attacks were run where it
+    was not all of them. The most malicious clients come first, and rules in the order of their worst accuracy with so
+    many, best first.
+    """
+    arms: dict[tuple[str, str], dict[int, _Arm]] = defaultdict(lambda: defaultdict(_Arm))
+    for cell in cells:
+        if (log := found.get(cell.slug)) is not None:
+            place = cell.arm.get("shards", ""), arm_name(cell, "shards", "malicious")
+            arms[place][cell.experiment.malicious].add(cell, log)
+    counts = sorted({cell.experiment.malicious for cell in cells}, reverse=True)
+    attacks = len({cell.arm.get("attack", "none") for cell in cells} - {"none"})
+    order = list(dict.fromkeys(cell.arm.get("shards", "") for cell in cells))
+    rows = []
+    for (shards, rule), by_count in arms.items():
+        texts = [text for count in counts for text in (by_count[count].lowest(attacks), by_count[count].largest())]
+        most = by_count[counts[0]]
+        lowest = most.accuracy[most.attacks[0]].mean if most.attacks else 0.0
+        calm = next((arm.accuracy["none"].text() for arm in by_count.values() if "none" in arm.accuracy), "not run")
+        rows.append((order.index(shards), -lowest, (shards, rule, calm, *texts)))
+    columns = (f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor"))
+    head = ("shards", "rule", "no attack: accuracy", *columns)
+    return Table("The worst case", head, tuple(texts for *_, texts in sorted(rows)), 2)

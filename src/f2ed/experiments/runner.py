@@ -1,0 +1,238 @@
+"""Run the cells of a grid: what is finished is not repeated, what was interrupted goes on where it was.
+
+After every round its record is appended and then the state is put in place of the last one, whole or not at all. So
+whenever a run is killed, the records before the saved state are right, and any after it are dropped.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+from f2ed.core.errors import ConfigError
+from f2ed.experiments.file import File
+from f2ed.experiments.grid import Cell, expand, located
+from f2ed.learning import AnyDataset, Data
+from f2ed.learning.datasets import ARCHIVES
+from f2ed.learning.datasets.archive import find
+from f2ed.learning.datasets.base import Progress, Say, quiet
+from f2ed.records import RunHeader, RunLog, holds_records, line, read
+from f2ed.simulation import Simulation
+from f2ed.simulation.checkpoint import State, pack, unpack
+from f2ed.simulation.first_round_cache import Beginnings
+from f2ed.simulation.validate import check_data
+
+__all__ = ["Event", "Loaded", "place", "prepare", "run_all", "run_cell"]
+
+Loaded = Mapping[AnyDataset, Data]
+Kind = Literal["began", "round", "finished", "skipped"]
+
+_PATIENCE = 12
+"""Quarters of a second to wait for a lock."""
+
+
+class Event(NamedTuple):
+    """What happened to a cell: it began, took a round, came to its end, or had come to it before."""
+
+    cell: int
+    kind: Kind
+    log: RunLog
+    """The header and the rounds so far."""
+
+
+def prepare(
+    file: File,
+    *,
+    only: Sequence[str] = (),
+    folder: Path | None = None,
+    progress: Progress = quiet,
+    say: Say = quiet,
+) -> tuple[list[Cell], Loaded]:
+    """Lay out the grid, load its data and refuse what cannot work with them, before anything starts.
+
+    The cells are those whose names have all of `only` in them; data that none of these needs are not asked for. Where
+    the data can be neither found nor fetched, the file's fallback takes their place, if it has one.
+    """
+    cells = [cell for cell in expand(file) if all(word in cell.name for word in only)]
+    loaded: dict[AnyDataset, Data] = {}
+    if file.fallback:
+        expand(file.without_data())  # A fallback that cannot work shall not be found out where it is needed.
+    for cell in cells:
+        wanted = cell.experiment.data
+        if wanted in loaded:
+            continue
+        try:
+            loaded[wanted] = wanted(folder, progress=progress, say=say)
+        except ConfigError as error:
+            if not file.fallback or _is_there(wanted, folder):
+                raise ConfigError(f"{file.path}: {located(f'data: {error}', cell.where)}") from None
+            say(f"{error}. Going on with the file's fallback instead.")
+            return prepare(file.without_data(), only=only, folder=folder, progress=progress, say=say)
+    _check_all(file, cells, loaded)
+    return cells, loaded
+
+
+def _is_there(wanted: AnyDataset, folder: Path | None) -> bool:
+    """Say whether the files are somewhere, so that what is wrong is not their absence."""
+    kind = str(wanted.__struct_config__.tag)
+    return any(archive.name == kind and find(archive, folder) is not None for archive in ARCHIVES)
+
+
+def _check_all(file: File, cells: Sequence[Cell], loaded: Loaded) -> None:
+    seen = set()
+    for cell in cells:
+        it = cell.experiment
+        alike = it.data, it.partition, it.model, it.attack, it.clients, it.seed
+        if alike in seen:
+            continue
+        seen.add(alike)
+        try:
+            check_data(it, loaded[it.data])
+        except ConfigError as error:
+            raise ConfigError(f"{file.path}: {located(str(error), cell.where)}") from None
+
+
+def place(cell: Cell, out: Path) -> Path:
+    """Return where the records of a cell are: the same settings under another name count as its own."""
+    path = out / f"{cell.slug}.jsonl"
+    if path.exists():
+        return path
+    same = out.glob(f"*-{cell.slug.rpartition('-')[2]}.jsonl*")
+    return min((each for each in same if holds_records(each)), default=path)
+
+
+def run_cell(
+    cell: Cell,
+    out: Path,
+    *,
+    data: Data,
+    device: str = "cpu",
+    workers: int | None = None,
+    beginnings: Beginnings | None = None,
+    say: Say = quiet,
+) -> Iterator[tuple[Kind, RunLog]]:
+    """Run one cell, or what is left of it; yield what happened with the log so far."""
+    path = place(cell, out)
+    if path.exists() and (log := read(path)).finished:
+        _checkpoint(path).unlink(missing_ok=True)
+        yield "skipped", log
+        return
+    if path.suffix == ".gz":
+        raise ConfigError(f"{path} is compressed but not finished; gunzip it to go on, or delete it to begin anew")
+    with _alone(path):
+        simulation = Simulation(
+            cell.experiment,
+            name=cell.name,
+            arm=cell.arm,
+            data=data,
+            device=device,
+            workers=workers,
+            beginnings=beginnings,
+            say=say,
+        )
+        log, state = _taken_up(path, simulation) or (RunLog(simulation.header, ()), None)
+        _replace(path, line(log.header) + b"".join(map(line, log.rounds)))
+        yield "began", log
+        for after, record in simulation.rounds(state):
+            _append(path, line(record))
+            _replace(_checkpoint(path), pack(after, simulation.digest))
+            log = log._replace(rounds=(*log.rounds, record))
+            yield "round", log
+        _checkpoint(path).unlink(missing_ok=True)
+        yield "finished", log
+
+
+def run_all(
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    loaded: Loaded,
+    device: str = "cpu",
+    workers: int | None = None,
+    say: Say = quiet,
+) -> Iterator[Event]:
+    """Run the cells one after another; the training of a first round is done once for all that begin alike."""
+    beginnings = Beginnings()
+    for index, cell in enumerate(cells):
+        data = loaded[cell.experiment.data]
+        for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, beginnings=beginnings, say=say):
+            yield Event(index, kind, log)
+
+
+def _checkpoint(path: Path) -> Path:
+    return path.with_suffix(".checkpoint")
+
+
+def _taken_up(path: Path, simulation: Simulation) -> tuple[RunLog, State] | None:
+    """Return the rounds that the saved state stands behind, and that state; None to begin anew."""
+    if not (path.exists() and _checkpoint(path).exists()):
+        return None
+    log = read(path)
+    _check_device(path, log.header, simulation.header)
+    try:
+        state = unpack(_checkpoint(path).read_bytes(), simulation.digest, simulation.device)
+    except ConfigError as error:
+        raise ConfigError(f"{_checkpoint(path)}: {error}") from None
+    kept = tuple(record for record in log.rounds if record.round < state.round)
+    if len(kept) != state.round:
+        raise ConfigError(f"{path} lacks rounds that its checkpoint stands behind; delete both to run again")
+    return RunLog(log.header, kept), state
+
+
+def _check_device(path: Path, before: RunHeader, now: RunHeader) -> None:
+    if before.device != now.device:
+        raise ConfigError(
+            f"{path} was begun on {before.device}, and this is {now.device}, which rounds otherwise; "
+            "go on there, or delete the file to begin anew"
+        )
+
+
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put the content in place of the file's, whole or not at all."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the run's lock, which goes with the process however that ends; refuse if another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_suffix(".lock")
+    with lock.open("w") as held:
+        if not _locked(held):
+            raise ConfigError(f"another process is at work on {path}; wait for it, or choose another --out")
+        for unfinished in path.parent.glob(f"{path.stem}.*.new"):
+            unfinished.unlink()
+        yield
+    lock.unlink(missing_ok=True)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Lock the file; where the system has no such locks, trust that nobody runs the same twice."""
+    try:
+        import fcntl  # noqa: PLC0415  not on every system
+    except ModuleNotFoundError:
+        return True
+    # Processes of a run that was killed need a moment to notice.
+    for attempt in range(_PATIENCE):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if attempt + 1 < _PATIENCE:
+                time.sleep(0.25)
+        else:
+            return True
+    return False

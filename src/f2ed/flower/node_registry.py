@@ -1,0 +1,97 @@
+"""Which node is which client: Flower numbers nodes as it likes, the roster knows them by their keys."""
+
+import os
+from logging import INFO, WARNING
+
+import msgspec
+from flwr.app import ConfigRecord
+from flwr.supercore import log
+
+from f2ed.core.errors import PeerError
+from f2ed.deployment.roster import Roster
+from f2ed.flower.transport import Line
+from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
+from f2ed.protocol.primitives.crypto import verify
+from f2ed.protocol.secagg.messages import Refused
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Directory"]
+
+
+class Directory:
+    """Asks every new node who it is and remembers the answer, which must be signed by the roster's key."""
+
+    def __init__(self, line: Line, roster: Roster, job: str) -> None:
+        self._line = line
+        self._roster = roster
+        self._job = job
+        self._clients: dict[int, ClientId] = {}
+        self._calls = 0
+        self._refusals: dict[int, int] = {}
+        self._again: dict[int, int] = {}
+        """Which call asks a node again that refused: the more often it did, the later."""
+        self.strangers: dict[int, str] = {}
+        """Nodes that are no client, and why."""
+
+    def present(self, *, deadline: float) -> dict[ClientId, int]:
+        """Return the node of every client that is connected now, after asking those that are new."""
+        connected = self._line.node_ids()
+        self._calls += 1
+        new = [node for node in connected if node not in self._clients and self._calls >= self._again.get(node, 0)]
+        if new:
+            self._ask(new, deadline)
+        # A client that came back under another number has two entries; only the one that is connected counts, and of
+        # two that are connected the one that spoke last.
+        return {client: node for node, client in self._clients.items() if node in set(connected)}
+
+    def _ask(self, nodes: list[int], deadline: float) -> None:
+        nonces = {node: os.urandom(32) for node in nodes}
+        contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
+        silent, why = set(nodes), f"no answer within {deadline:g} s"
+        heard: set[ClientId] = set()
+        for node, reply in self._line.ask(contents, group="hello", deadline=deadline):
+            silent.discard(node)
+            try:
+                client = self._checked(node, reply_bytes(reply), nonces[node])
+            except PeerError as error:
+                self._refuse(node, str(error))
+            else:
+                self.strangers.pop(node, None)
+                self._clients[node] = client
+                log(INFO, "f2ed: node %s is client %s", node, client)
+                heard.add(client)
+                # Nobody waits for a dead node or a stranger once everyone has just answered. That everyone is known
+                # would not do: the SuperLink lists dead nodes for a while, and a new one may be their successor.
+                if heard.issuperset(self._roster.keys):
+                    why = "no answer before everyone on the roster had given theirs"
+                    break
+        for node in silent:
+            self._refuse(node, why)
+
+    def _refuse(self, node: int, why: str) -> None:
+        self._refusals[node] = self._refusals.get(node, 0) + 1
+        self._again[node] = self._calls + int(2 ** min(10, self._refusals[node]))
+        self.strangers[node] = why
+        log(WARNING, "f2ed: node %s takes no part: %s", node, why)
+
+    def _checked(self, node: int, reply: bytes, nonce: bytes) -> ClientId:
+        hello = _read(reply)
+        key = self._roster.keys.get(hello.client)
+        if key is None:
+            raise PeerError(f"it says it is client {hello.client}, which is not on the roster")
+        if hello.roster != self._roster.digest:
+            raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
+        verify(key, hello_text(self._job, node, hello.client, nonce), hello.signature)
+        return hello.client
+
+
+def _read(reply: bytes) -> Hello:
+    if len(reply) > 1024:
+        raise PeerError(f"an answer of {len(reply)} bytes to the question who it is")
+    try:
+        answer = msgspec.msgpack.decode(reply, type=Hello | Refused)
+    except ValueError as error:
+        raise PeerError(f"an answer that cannot be read: {error}") from None
+    if isinstance(answer, Refused):
+        raise PeerError(f"it refused: {answer.reason}")
+    return answer

@@ -1,0 +1,25 @@
+"""What a setting promises and gives away: robustness, contamination, a planner, and what opened sums leak."""
+
+from f2ed.guarantees.contamination import Contamination, contamination
+from f2ed.guarantees.leakage import Exposure, Leak, Meter, exposure, leak, recovered_cosine, safe_k, smallest_k
+from f2ed.guarantees.planner import Advice, Change, advise
+from f2ed.guarantees.robustness import Guarantee, Region, guarantee
+
+__all__ = [
+    "Advice",
+    "Change",
+    "Contamination",
+    "Exposure",
+    "Guarantee",
+    "Leak",
+    "Meter",
+    "Region",
+    "advise",
+    "contamination",
+    "exposure",
+    "guarantee",
+    "leak",
+    "recovered_cosine",
+    "safe_k",
+    "smallest_k",
+]

@@ -1,0 +1,248 @@
+"""The planner: from what is feared and what is wanted to the number of shards, or to what must change.
+
+Against m malicious clients the theorem asks p ≥ 12·m + 1 shards; a crowd of c asks p ≤ ⌊n/c⌋. Between these
+two ends the theorem's error does not choose: a shard of n/p clients shrinks the variance by p/n, the share
+m/p falls as 1/p, and sigma·√(m/n) remains. So the room is split evenly: p near
+√(lowest·highest) exceeds what is asked by the same factor on both sides.
+"""
+
+import math
+from typing import final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError
+from f2ed.guarantees.robustness import SHARDS_PER_ATTACKER, Guarantee, check_counts, guarantee
+
+__all__ = ["Advice", "Change", "advise"]
+
+# How far from the even split the planner goes to make all shards equally large.
+_REACH = 1.25
+
+
+@final
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One number changed, and all of the condition holds."""
+
+    setting: str
+    value: int
+    shards: int
+    """The number of shards with which it then holds."""
+    text: str
+
+
+@final
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the planner found."""
+
+    clients: int
+    malicious: int
+    crowd: int
+    """The smallest crowd wanted; where none was named, the one that the judged number of shards gives."""
+    lowest: int
+    """The fewest shards for which the theorem covers the malicious clients."""
+    highest: int
+    """The most shards that leave everyone the crowd; none is feasible where it is below `lowest`."""
+    choice: Guarantee | None
+    """What holds for the judged number of shards, or else for the recommended one; `None` if none is feasible."""
+    judged: bool
+    """Whether the caller named the number of shards."""
+    recommended: int | None
+    ok: bool
+    """Whether the choice is covered by the theorem and hides everyone in the crowd."""
+    verdict: str
+    why: tuple[str, ...]
+    options: tuple[Guarantee, ...]
+    """A few feasible numbers of shards from lowest to highest, the recommended one among them."""
+    changes: tuple[Change, ...]
+    """The nearest numbers that work, each by itself; empty where nothing must change."""
+
+    @property
+    def feasible(self) -> range:
+        """All numbers of shards that give both protections."""
+        return range(self.lowest, self.highest + 1)
+
+
+def advise(*, clients: int, malicious: int, crowd: int | None = None, shards: int | None = None) -> Advice:
+    """Recommend a number of shards, or judge the one given; exported as `f2ed.plan`.
+
+    `malicious` is how many attackers are feared, `crowd` the fewest clients whose mean the server may see.
+    """
+    check_counts(clients, malicious)
+    wanted = _crowd(clients, crowd, shards)
+    lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // wanted
+    recommended = _recommend(clients, lowest, highest)
+    number = recommended if shards is None else shards
+    choice = None if number is None else guarantee(clients=clients, malicious=malicious, shards=number)
+    ok = choice is not None and choice.holds and choice.hidden_among >= wanted
+    return Advice(
+        clients=clients,
+        malicious=malicious,
+        crowd=wanted,
+        lowest=lowest,
+        highest=highest,
+        choice=choice,
+        judged=shards is not None,
+        recommended=recommended,
+        ok=ok,
+        verdict=_verdict(choice, wanted),
+        why=_why_none(clients, malicious, wanted) if choice is None else _why(choice, recommended, judged=bool(shards)),
+        options=tuple(
+            guarantee(clients=clients, malicious=malicious, shards=p) for p in _ladder(lowest, highest, recommended)
+        ),
+        changes=() if ok else _changes(clients, malicious, wanted, shards),
+    )
+
+
+def _crowd(clients: int, crowd: int | None, shards: int | None) -> int:
+    if shards is not None and not 1 <= shards <= clients:
+        raise ConfigError(f"{shards} shards for {clients} clients; choose from 1 to {clients}")
+    if crowd is not None and not 1 <= crowd <= clients:
+        raise ConfigError(f"a crowd of {crowd} from {clients} clients; ask for 1 to {clients}")
+    if crowd is not None:
+        return crowd
+    if shards is None:
+        raise ConfigError("nothing to plan for: state the smallest crowd to hide in, or the number of shards to judge")
+    return clients // shards
+
+
+def _recommend(clients: int, lowest: int, highest: int) -> int | None:
+    if lowest > highest:
+        return None
+    if lowest == 1:
+        return 1
+    balance = math.sqrt(lowest * highest)
+    near = range(max(lowest, math.ceil(balance / _REACH)), min(highest, math.floor(balance * _REACH)) + 1)
+    equal = [shards for shards in near if clients % shards == 0]
+    # Equal shards give every client the same weight in the mean over shards.
+    return min(equal, key=lambda shards: abs(math.log(shards / balance)), default=max(lowest, math.floor(balance)))
+
+
+def _ladder(lowest: int, highest: int, recommended: int | None) -> list[int]:
+    """Return up to six feasible numbers, evenly spread in ratio."""
+    if recommended is None:
+        return []
+    steps = (lowest * (highest / lowest) ** (step / 4) for step in range(5))
+    return sorted({round(step) for step in steps} | {recommended})
+
+
+def _verdict(choice: Guarantee | None, crowd: int) -> str:
+    if choice is None:
+        return "No number of shards gives both protections."
+    if not choice.holds:
+        return f"No guarantee: {choice.shards} shards against {_count(choice.malicious)} break 12·m < p."
+    if choice.hidden_among < crowd:
+        return f"The theorem holds, but a client hides among {choice.hidden_among}, fewer than the {crowd} wanted."
+    if choice.hidden_among == 1:
+        return f"The theorem holds against {_count(choice.malicious)}, but the server sees every update."
+    robust = f"{choice.shards} shards withstand {_count(choice.malicious)}, and " if choice.malicious else ""
+    return f"Guaranteed: {robust}every client hides among {choice.hidden_among}."
+
+
+def _why_none(clients: int, malicious: int, crowd: int) -> tuple[str, ...]:
+    lowest = SHARDS_PER_ATTACKER * malicious + 1
+    attackers = (
+        f"{malicious} attackers can spoil {malicious} shards" if malicious > 1 else "1 attacker can spoil 1 shard"
+    )
+    robust = f"{attackers}. The theorem wants that below 1/12 of all shards: at least {lowest} shards."
+    private = f"{clients} clients in crowds of at least {crowd} make at most {clients // crowd} shards."
+    return (robust, private, *_hopeless(clients, lowest))
+
+
+def _hopeless(clients: int, lowest: int) -> tuple[str, ...]:
+    text = f"{lowest} shards are more than there are clients: no crowd is small enough to make it hold."
+    return (text,) if lowest > clients else ()
+
+
+def _why(choice: Guarantee, recommended: int | None, *, judged: bool) -> tuple[str, ...]:
+    lines = [_worst_case(choice)]
+    if not choice.holds and choice.malicious:
+        lines.append(_random_deal(choice))
+    if choice.hidden_among == 1:
+        lines.append("A shard of one client has no crowd: its mean is that client's update.")
+    if choice.holds and choice.malicious:
+        lines.append(
+            f"{choice.spare_shards} shards may stay closed in a round before the condition breaks."
+            if choice.spare_shards
+            else "There is no room: one shard that stays closed in a round breaks the condition for that round."
+        )
+    if not judged and choice.malicious:
+        lines.append(_even_split(choice))
+    elif recommended is not None and recommended != choice.shards:
+        lines.append(f"For this crowd and these attackers the planner would take {recommended} shards.")
+    return (*lines, *_hopeless(choice.clients, SHARDS_PER_ATTACKER * choice.malicious + 1))
+
+
+def _worst_case(choice: Guarantee) -> str:
+    m, p = choice.malicious, choice.shards
+    if not m:
+        return "Without malicious clients there is nothing to withstand, and one shard is the largest crowd."
+    compare = f"12·{m} = {SHARDS_PER_ATTACKER * m} {'<' if choice.holds else '≥'} {p}"
+    if choice.region == "theorem":
+        return f"Worst case, each attacker in its own shard: {m} of {p} shard means spoilt, and {compare}. Theorem."
+    if choice.region == "experience":
+        return (
+            f"Worst case, each attacker in its own shard: {m} of {p} shard means spoilt, and {compare}. Fewer than "
+            "half are, so an estimator may do well, but that is experience with known attacks and not a theorem."
+        )
+    return (
+        f"Worst case, each attacker in its own shard: {min(m, p)} of {p} shard means spoilt. "
+        "That is half or more, where no estimator can tell the honest ones."
+    )
+
+
+def _random_deal(choice: Guarantee) -> str:
+    return (
+        f"A random deal spoils {choice.expected_share:.0%} of the shards on average. It leaves fewer than 1/12 "
+        f"spoilt with chance {percent(choice.chance_of_theorem)} and fewer than half with chance "
+        f"{percent(choice.chance_of_minority)}; each new deal draws again."
+    )
+
+
+def _even_split(choice: Guarantee) -> str:
+    return (
+        f"The theorem's error is the same for every feasible number, so the room is split evenly between both sides: "
+        f"{choice.shards} shards withstand up to {choice.tolerated} and hide among {choice.hidden_among}."
+    )
+
+
+def _changes(clients: int, malicious: int, crowd: int, shards: int | None) -> tuple[Change, ...]:
+    """Change one number at a time, by as little as possible."""
+    lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // crowd
+    found = []
+    if lowest <= highest:
+        # Only a judged number comes here: another one gives both.
+        near = min(max(lowest, shards or 0), highest)
+        found.append(Change(setting="shards", value=near, shards=near, text=f"take {_between(lowest, highest)} shards"))
+    else:
+        spread = min(shards or highest, highest)
+        fewer, smaller, more = (spread - 1) // SHARDS_PER_ATTACKER, clients // lowest, lowest * crowd
+        found.append(_fewer(fewer, spread))
+        if smaller > 1:
+            text = f"accept a crowd of {smaller} instead of {crowd}, with {lowest} shards"
+            found.append(Change(setting="crowd", value=smaller, shards=lowest, text=text))
+        text = f"bring {more} clients instead of {clients}, with {lowest} shards"
+        found.append(Change(setting="clients", value=more, shards=lowest, text=text))
+    return tuple(found)
+
+
+def _between(lowest: int, highest: int) -> str:
+    return str(lowest) if lowest == highest else f"from {lowest} to {highest}"
+
+
+def _fewer(malicious: int, shards: int) -> Change:
+    named = f"at most {_count(malicious)}" if malicious else "no malicious client"
+    return Change(setting="malicious", value=malicious, shards=shards, text=f"fear {named}, with {shards} shards")
+
+
+def _count(malicious: int) -> str:
+    return "1 malicious client" if malicious == 1 else f"{malicious} malicious clients"
+
+
+def percent(chance: float) -> str:
+    """Print a chance so that neither 0 % nor 100 % hides a difference."""
+    if chance in (0.0, 1.0):
+        return f"{chance:.0%}"
+    if chance < 0.0005:
+        return f"{100 * chance:.0e}%" if chance > 1e-12 else "<1e-10%"
+    return ">99.9%" if chance > 0.9995 else f"{chance:.1%}"

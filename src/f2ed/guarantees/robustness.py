@@ -1,0 +1,133 @@
+"""What holds for n clients, m of them malicious, in p shards (Wang et al. 2021, Corollary 2 and its remark).
+
+Three regions, by the share of shard means that an attacker may have touched:
+
+    share < 1/12         theorem     FilterL2 errs by O(sigma·√share), whatever is sent and however large the model
+    1/12 ≤ share < 1/2   experience  no theorem; how an estimator fares is measured, attack by attack
+    share ≥ 1/2          nothing     honest shard means are no majority, and no rule can tell which half is honest
+
+The worst case puts every malicious client into its own shard: the share is m/p, and the theorem asks 12·m < p.
+The theorem also takes the honest shard means as draws from one distribution; larger shards bring that closer.
+"""
+
+from typing import Literal, final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError
+from f2ed.guarantees.contamination import contamination, hypergeometric
+
+__all__ = ["SHARDS_PER_ATTACKER", "Guarantee", "Region", "guarantee"]
+
+SHARDS_PER_ATTACKER = 12
+
+Region = Literal["theorem", "experience", "nothing"]
+
+
+@final
+class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds against `malicious` clients; chances are over a uniformly random deal that no attacker influences."""
+
+    clients: int
+    malicious: int
+    shards: int
+    region: Region
+    """Where the worst case falls; only `theorem` is a guarantee."""
+    tolerated: int
+    """The most malicious clients with 12·m < p."""
+    tolerated_in_paper: int
+    """The paper's ⌊p/12⌋ - 1, never below 0: one fewer than `tolerated`, unless 12 divides p."""
+    spare_shards: int
+    """How many shards may stay closed in a round before 12·m < p breaks; 0 also where it is broken."""
+    hidden_among: int
+    """Members of the smallest shard, ⌊n/p⌋: the server sees no mean over fewer."""
+    hidden_among_honest: int
+    """The same if all malicious clients of the worst case sit in one shard and help the server; never below 1."""
+    worst_share: float
+    """m/p, at most 1: the share of contaminated shards when each attacker has its own. The ε for an estimator."""
+    expected_share: float
+    """The mean share of contaminated shards."""
+    likely_contaminated: int
+    """Shards not exceeded in 99 of 100 deals."""
+    chance_of_theorem: float
+    """That fewer than 1/12 of the shards are contaminated."""
+    chance_of_minority: float
+    """That fewer than 1/2 of the shards are contaminated."""
+    expected_malicious_majority: float
+    """The mean share of shards more than half of whose members are malicious."""
+    chance_surrounded: float
+    """That all companions of an honest client are malicious: if they help the server, it sees that client's update."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the theorem covers the worst case."""
+        return self.region == "theorem"
+
+
+def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
+    """State what holds for these numbers."""
+    check_counts(clients, malicious)
+    if not 1 <= shards <= clients:
+        raise ConfigError(f"{shards} shards for {clients} clients; choose from 1 to {clients}")
+    contaminated = contamination(clients=clients, malicious=malicious, shards=shards)
+    hidden = clients // shards
+    return Guarantee(
+        clients=clients,
+        malicious=malicious,
+        shards=shards,
+        region=_region(malicious, shards),
+        tolerated=(shards - 1) // SHARDS_PER_ATTACKER,
+        tolerated_in_paper=max(0, shards // SHARDS_PER_ATTACKER - 1),
+        spare_shards=max(0, shards - SHARDS_PER_ATTACKER * malicious - 1),
+        hidden_among=hidden,
+        hidden_among_honest=max(1, hidden - malicious),
+        worst_share=min(1.0, malicious / shards),
+        expected_share=contaminated.mean / shards,
+        likely_contaminated=contaminated.quantile(0.99),
+        chance_of_theorem=contaminated.at_most((shards - 1) // SHARDS_PER_ATTACKER),
+        chance_of_minority=contaminated.at_most((shards - 1) // 2),
+        expected_malicious_majority=_malicious_majority(clients, malicious, shards),
+        chance_surrounded=_surrounded(clients, malicious, shards),
+    )
+
+
+def check_counts(clients: int, malicious: int) -> None:
+    """Refuse numbers that describe no federation."""
+    if clients < 1:
+        raise ConfigError(f"{clients} clients; there must be at least 1")
+    if not 0 <= malicious < clients:
+        raise ConfigError(f"{malicious} malicious of {clients} clients; state from 0 to {clients - 1}")
+
+
+def _region(contaminated: int, shards: int) -> Region:
+    if SHARDS_PER_ATTACKER * contaminated < shards:
+        return "theorem"
+    return "experience" if 2 * contaminated < shards else "nothing"
+
+
+def _sizes(clients: int, shards: int) -> list[tuple[int, int]]:
+    """Return (size, how many shards have it)."""
+    size, larger = divmod(clients, shards)
+    return [(size, shards - larger), (size + 1, larger)]
+
+
+def _malicious_majority(clients: int, malicious: int, shards: int) -> float:
+    return sum(
+        number * _chance_above(size // 2, clients, malicious, size)
+        for size, number in _sizes(clients, shards)
+        if number
+    ) / shards  # fmt: skip
+
+
+def _chance_above(limit: int, population: int, marked: int, draws: int) -> float:
+    first, values = hypergeometric(population, marked, draws)
+    return float(values[max(0, limit + 1 - first) :].sum())
+
+
+def _surrounded(clients: int, malicious: int, shards: int) -> float:
+    """Average over the places an honest client may get: its shard's other places all go to malicious ones."""
+    return sum(
+        number * size / clients * _chance_above(size - 2, clients - 1, malicious, size - 1)
+        for size, number in _sizes(clients, shards)
+        if number
+    )

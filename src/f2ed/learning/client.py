@@ -1,0 +1,171 @@
+"""Train one client: the reference that every faster path must equal."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from f2ed.core.errors import ConfigError
+from f2ed.core.randomness import stream
+from f2ed.learning.datasets import Samples
+from f2ed.learning.optimizer import Training, begin, step
+from f2ed.learning.partition import Partition
+from f2ed.learning.vector import bind, flatten, layout, load, reorder
+
+__all__ = ["ClientData", "Job", "Local", "Pull", "Turn", "hand_out", "orders"]
+
+
+class Turn(NamedTuple):
+    """Whose turn it is in which round, and for the how many-th time: the key of the batch order."""
+
+    seed: int
+    round: int
+    client: int
+    time: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """A client's samples: rows of a pool of images that many may share, and labels of its own.
+
+    An attacker who changes labels keeps the pool; one who paints into images brings a pool of its own.
+    """
+
+    pool: Tensor
+    rows: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        """Refuse a client without samples, or with labels for others."""
+        if not len(self.rows):
+            raise ConfigError("a client without samples cannot train; give it some or leave it out")
+        if len(self.rows) != len(self.labels):
+            raise ConfigError(f"a client has {len(self.rows)} images but {len(self.labels)} labels: as many are wanted")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, samples: Samples) -> "ClientData":
+        """Return all of `samples` as one client's."""
+        return cls(samples.images, torch.arange(len(samples), device=samples.labels.device), samples.labels)
+
+    @property
+    def samples(self) -> Samples:
+        """A copy of the client's images, with its labels."""
+        return Samples(self.pool[self.rows], self.labels)
+
+
+class Pull(NamedTuple):
+    """A penalty of strength/2 times the squared distance from the centre `[d]`, added to the loss."""
+
+    strength: float
+    centre: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One client's work in a round. Attackers may have settings, and more, of their own.
+
+    `start` are weights other than the global ones; where `mask` `[d]` is false, a weight stays as it is;
+    `time` tells several trainings of one client in one round apart.
+    """
+
+    client: int
+    data: ClientData
+    training: Training
+    start: Tensor | None = None
+    pull: Pull | None = None
+    mask: Tensor | None = None
+    time: int = 0
+
+
+def hand_out(samples: Samples, partition: Partition) -> list[ClientData]:
+    """Return each client's data as rows of the one pool; only row numbers and labels are copied."""
+    device = samples.labels.device
+    rows = [torch.from_numpy(mine).to(device) for mine in partition.rows]
+    return [ClientData(samples.images, mine, samples.labels[mine]) for mine in rows]
+
+
+def orders(turn: Turn, size: int, epochs: int) -> NDArray[np.int64]:
+    """Return the order `[epochs, size]` in which a client's samples are taken, keyed by the turn and the epoch."""
+    return np.stack([stream(turn[0], "batches", *turn[1:], epoch).permutation(size) for epoch in range(epochs)])
+
+
+class Local:
+    """A copy of a model that trains one client after another.
+
+    With `channels_last` convolutions work on that memory layout, which is faster on a CPU and the same
+    up to rounding. A model that draws random numbers (dropout) is seeded by the turn unless `seeded`
+    is off, which threads need: they share one generator.
+    """
+
+    def __init__(self, model: nn.Module, *, channels_last: bool = False, seeded: bool = True) -> None:
+        self.model = copy.deepcopy(model).train()
+        self.layout = layout(model)
+        self.channels_last = channels_last
+        self.seeded = seeded
+        vector, self.slope = bind(self.model, channels_last=channels_last)
+        self.weights = vector[: self.layout.trained]
+        counts = [buffer for buffer in self.model.buffers() if not buffer.is_floating_point()]
+        self._counts = [(buffer, buffer.clone()) for buffer in counts]
+
+    def train(self, start: Tensor, job: Job, turn: Turn) -> Tensor:
+        """Return the client's update `[d]`: its weights and buffers after training, less those at the start."""
+        start = start if job.start is None else job.start
+        self.load(start)
+        data, training = job.data, job.training
+        state = begin(training, self.weights)
+        centre = None if job.pull is None else self._own_order(job.pull.centre)
+        frozen = None if job.mask is None else (~self._own_order(job.mask), self.weights.clone())
+        order = torch.from_numpy(orders(turn, len(data), training.local_epochs)).to(data.rows.device)
+        with self._randomness(turn):
+            for epoch in order:
+                rows, labels = data.rows[epoch], data.labels[epoch]
+                for at in range(0, len(data), training.batch):
+                    batch = slice(at, at + training.batch)
+                    _, gradient = self.loss_and_gradient(data.pool.index_select(0, rows[batch]), labels[batch])
+                    if job.pull is not None and centre is not None:
+                        gradient.add_((self.weights - centre) * job.pull.strength)
+                    step(training, self.weights, gradient, state)
+                    if frozen is not None:
+                        torch.where(*frozen, self.weights, out=self.weights)
+        return flatten(self.model) - start
+
+    def load(self, start: Tensor) -> None:
+        """Start from these weights, with counting buffers as the model came."""
+        load(self.model, start)
+        for buffer, value in self._counts:
+            buffer.copy_(value)
+
+    def loss_and_gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of a batch and its gradient, whose memory the next call uses again."""
+        self.slope.zero_()
+        if self.channels_last and images.dim() == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        loss = cross_entropy(self.model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+        return loss.detach(), self.slope
+
+    def _own_order(self, vector: Tensor) -> Tensor:
+        """Bring the trained part of a vector into the order of this copy's memory."""
+        return (
+            reorder(vector[: self.layout.trained], self.layout) if self.channels_last else vector[: len(self.weights)]
+        )
+
+    @contextmanager
+    def _randomness(self, turn: Turn) -> Iterator[None]:
+        if not self.seeded:
+            yield
+            return
+        devices = [self.weights.device] if self.weights.is_cuda else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int(stream(turn[0], "draws", *turn[1:]).integers(2**63)))
+            yield

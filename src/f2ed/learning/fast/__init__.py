@@ -1,0 +1,1 @@
+"""Training many clients at once: batched, by hand-written layers, or in Triton."""

@@ -1,0 +1,110 @@
+"""Lay out the batches of many clients side by side: which samples each of them takes at each step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from f2ed.learning.client import Job, Turn, orders
+from f2ed.learning.optimizer import Training
+
+__all__ = ["Schedule", "lay_out"]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The batches of clients with the same settings and the same pool of images, longest client first.
+
+    `index` (rows of the pool), `labels` and `shares` are `[steps, n, batch]`. A short batch is padded
+    with samples of share zero. At step s the first `active[s]` clients still train. `places` says
+    which of the jobs given each client's is.
+    """
+
+    jobs: tuple[Job, ...]
+    places: tuple[int, ...]
+    index: Tensor
+    labels: Tensor
+    shares: Tensor
+    active: tuple[int, ...]
+
+    @property
+    def training(self) -> Training:
+        """The settings of all of them."""
+        return self.jobs[0].training
+
+    @property
+    def pool(self) -> Tensor:
+        """The images of all of them."""
+        return self.jobs[0].data.pool
+
+    @property
+    def clients(self) -> int:
+        """The number of clients."""
+        return len(self.places)
+
+    def part(self, first: int, last: int) -> "Schedule":
+        """Return the schedule of some clients alone; nothing is copied."""
+        active = tuple(min(k, last) - first for k in self.active if k > first)
+        cut = np.s_[: len(active), first:last]
+        return Schedule(
+            self.jobs[first:last],
+            self.places[first:last],
+            self.index[cut],
+            self.labels[cut],
+            self.shares[cut],
+            active,
+        )
+
+
+def lay_out(jobs: Sequence[Job], seed: int, round_: int) -> list[Schedule]:
+    """Return one schedule for each kind of job: settings, pool, and whether pulled or masked."""
+
+    def kind(place: int) -> tuple[object, ...]:
+        job = jobs[place]
+        return id(job.data.pool), *msgspec.structs.astuple(job.training), job.pull is None, job.mask is None
+
+    return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
+
+
+def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> Schedule:
+    places.sort(key=lambda place: -len(jobs[place].data))
+    mine = [jobs[place] for place in places]
+    training, data = mine[0].training, [job.data for job in mine]
+    device = data[0].rows.device
+    steps = [-(-len(d) // training.batch) * training.local_epochs for d in data]
+    order = np.zeros((steps[0], len(mine), training.batch), dtype=np.int64)
+    shares = np.zeros(order.shape, dtype=np.float32)
+    for at, job in enumerate(mine):
+        turn = Turn(seed, round_, job.client, job.time)
+        order[: steps[at], at], shares[: steps[at], at] = _batches(turn, len(job.data), training)
+    taken = torch.from_numpy(order).to(device)
+    return Schedule(
+        jobs=tuple(mine),
+        places=tuple(places),
+        index=_pick([d.rows for d in data], taken),
+        labels=_pick([d.labels for d in data], taken),
+        shares=torch.from_numpy(shares).to(device),
+        active=tuple(int(n) for n in (np.asarray(steps)[None, :] > np.arange(steps[0])[:, None]).sum(1)),
+    )
+
+
+def _batches(turn: Turn, size: int, training: Training) -> tuple[np.ndarray, np.ndarray]:
+    """Return one client's samples and shares, both `[steps, batch]`, in the order of the reference."""
+    short = -size % training.batch
+    order = np.pad(orders(turn, size, training.local_epochs), ((0, 0), (0, short)))
+    share = np.full((len(order), size + short), 1 / training.batch, dtype=np.float32)
+    if short:
+        share[:, size - (training.batch - short) : size] = 1 / (training.batch - short)
+        share[:, size:] = 0
+    return order.reshape(-1, training.batch), share.reshape(-1, training.batch)
+
+
+def _pick(values: list[Tensor], taken: Tensor) -> Tensor:
+    """Return `values[client][taken[step, client, …]]` for all steps and clients."""
+    padded = torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
+    clients = torch.arange(len(values), device=taken.device)[None, :, None]
+    return padded[clients, taken]

@@ -1,0 +1,163 @@
+"""Train many clients at once: one matrix of weights, one gradient call and one optimiser's step for all of them."""
+
+from dataclasses import dataclass
+
+import msgspec
+import torch
+from torch import Tensor
+
+from f2ed.learning.fast.batch_plan import Schedule
+from f2ed.learning.fast.gradients import Gradients
+from f2ed.learning.fast.stack import StackGradients
+from f2ed.learning.optimizer import begin, step
+
+__all__ = ["Recordings", "train_batched", "train_in_turn"]
+
+# Recording a step costs about five of them.
+_WORTH_RECORDING = 20
+
+Recordings = dict[tuple[object, ...], "_Recording"]
+"""Steps of one client, recorded on a GPU, by what they depend on."""
+
+
+@torch.no_grad()
+def train_batched(start: Tensor, trained: int, schedule: Schedule, out: Tensor, gradients: Gradients) -> None:
+    """Train the schedule's clients and write their updates into the rows of `out`.
+
+    Buffers do not change in models that can be trained so; their part of an update is zero. On a GPU the
+    steps of clients of equal length are recorded once and replayed, which spares the launches.
+    """
+    begun = _begun(start, trained, schedule)
+    training = _Training(schedule, start[trained:], begun, gradients)
+    if start.is_cuda and len(schedule.active) >= _WORTH_RECORDING and schedule.active[-1] == schedule.clients:
+        _Recording(training, schedule).replay(schedule)
+    else:
+        for at, active in enumerate(schedule.active):
+            images = _pick(schedule, schedule.index[at, :active])
+            training.step(images, schedule.labels[at, :active], schedule.shares[at, :active])
+    rows = torch.tensor(schedule.places, device=out.device)
+    out[rows, :trained] = training.weights.sub_(begun)
+    out[rows, trained:] = 0
+
+
+@torch.no_grad()
+def train_in_turn(
+    start: Tensor, trained: int, schedule: Schedule, out: Tensor, gradients: Gradients, recordings: Recordings
+) -> None:
+    """Train the schedule's clients on a GPU one after another, for models that keep it busy with one client.
+
+    All clients of a run replay the same recorded step, which is kept in `recordings`; those with a pull or a
+    mask, which few attackers have, record their own.
+    """
+    for at in range(schedule.clients):
+        mine = schedule.part(at, at + 1)
+        (job,), (place,) = mine.jobs, mine.places
+        if job.pull is not None or job.mask is not None:
+            train_batched(start, trained, mine, out, gradients)
+            continue
+        begun = _begun(start, trained, mine)
+        kind = *msgspec.structs.astuple(mine.training), mine.pool.shape[1:]
+        if kind not in recordings:
+            recordings[kind] = _Recording(_Training(mine, start[trained:].clone(), begun, gradients), mine)
+        recording = recordings[kind]
+        recording.training.restart(begun, start[trained:])
+        recording.replay(mine)
+        torch.sub(recording.training.weights[0], begun[0], out=out[place, :trained])
+        out[place, trained:] = 0
+
+
+def _begun(start: Tensor, trained: int, schedule: Schedule) -> Tensor:
+    """Return the weights `[n, t]` that the clients begin with."""
+    return torch.stack([(start if job.start is None else job.start)[:trained] for job in schedule.jobs])
+
+
+class _Training:
+    """The state of some clients' training."""
+
+    def __init__(self, schedule: Schedule, buffers: Tensor, begun: Tensor, gradients: Gradients) -> None:
+        self.settings = schedule.training
+        self.buffers, self.begun, self.gradients = buffers, begun, gradients
+        self.weights = begun.clone()
+        self.state = begin(self.settings, self.weights)
+        self.pull, self.mask = _pull(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
+        settings = self.settings
+        only_sgd = settings.optimiser == "sgd" and not settings.momentum and not settings.weight_decay
+        self.plain = only_sgd and self.pull is None and self.mask is None
+
+    def restart(self, begun: Tensor, buffers: Tensor) -> None:
+        """Begin anew in the same memory, which a recorded step reads and writes."""
+        self.weights.copy_(begun)
+        self.buffers.copy_(buffers)
+        for part in self.state:
+            part.zero_()
+
+    def step(self, images: Tensor, labels: Tensor, shares: Tensor) -> None:
+        """Move the first clients, as many as there are batches, one step."""
+        active = len(images)
+        now = self.weights[:active]
+        if self.plain and isinstance(self.gradients, StackGradients):
+            self.gradients.descend(now, images, labels, shares * self.settings.lr)
+            return
+        slope = self.gradients(now, self.buffers, images, labels, shares)
+        if self.pull is not None:
+            slope.add_((now - self.pull.centres[:active]) * self.pull.strengths[:active])
+        step(self.settings, now, slope, tuple(part[:active] for part in self.state))
+        if self.mask is not None:
+            torch.where(self.mask[:active], now, self.begun[:active], out=now)
+
+
+class _Recording:
+    """A CUDA graph of one step, to be replayed with other batches."""
+
+    def __init__(self, training: _Training, schedule: Schedule) -> None:
+        self.training = training
+        self._batch = _pick(schedule, schedule.index[0]), schedule.labels[0].clone(), schedule.shares[0].clone()
+        changing = (training.weights, *training.state)
+        before = [part.clone() for part in changing]
+        # PyTorch asks for a few runs on a stream of their own before a recording.
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                training.step(*self._batch)
+        torch.cuda.current_stream().wait_stream(aside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            training.step(*self._batch)
+        for part, value in zip(changing, before, strict=True):
+            part.copy_(value)
+
+    def replay(self, schedule: Schedule) -> None:
+        """Run all steps of clients of equal length."""
+        images, labels, shares = self._batch
+        for at in range(len(schedule.active)):
+            images.copy_(_pick(schedule, schedule.index[at]))
+            labels.copy_(schedule.labels[at])
+            shares.copy_(schedule.shares[at])
+            self._graph.replay()
+
+
+def _pick(schedule: Schedule, index: Tensor) -> Tensor:
+    """Return the pool's images of this index; whole rows are picked twice as fast by index_select as by indexing."""
+    return schedule.pool.index_select(0, index.reshape(-1)).view(*index.shape, *schedule.pool.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pull:
+    """The strengths `[n, 1]` and centres `[n, t]` of clients that are pulled."""
+
+    strengths: Tensor
+    centres: Tensor
+
+
+def _pull(schedule: Schedule, trained: int) -> _Pull | None:
+    pulls = [job.pull for job in schedule.jobs if job.pull is not None]
+    if not pulls:
+        return None
+    centres = torch.stack([pull.centre[:trained] for pull in pulls])
+    return _Pull(centres.new_tensor([[pull.strength] for pull in pulls]), centres)
+
+
+def _mask(schedule: Schedule, trained: int) -> Tensor | None:
+    masks = [job.mask[:trained] for job in schedule.jobs if job.mask is not None]
+    return torch.stack(masks) if masks else None

@@ -1,0 +1,58 @@
+"""Find out what a model allows, by trying it on a few samples."""
+
+import torch
+from torch import Tensor, nn
+
+from f2ed.learning.client import ClientData, Local
+from f2ed.learning.fast.gradients import Gradients
+
+__all__ = ["disagreement", "draws_lots", "has_convolutions"]
+
+_RELATIVE, _ABSOLUTE = 1e-3, 2e-5
+
+
+def has_convolutions(model: nn.Module) -> bool:
+    """Say whether any layer convolves."""
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    return any(isinstance(module, kinds) for module in model.modules())
+
+
+def draws_lots(local: Local, start: Tensor, data: ClientData) -> bool:
+    """Say whether the model draws random numbers while it trains: torch's generator moves, or scores do."""
+    images = data.pool[data.rows[torch.arange(2, device=data.rows.device) % len(data)]]
+    local.load(start)
+    with torch.no_grad(), torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
+        before = _generator(start)
+        scores = local.model(images)
+        # A little dropout may leave the few scores as they are; the generator has moved all the same.
+        return not (torch.equal(before, _generator(start)) and torch.equal(scores, local.model(images)))
+
+
+def disagreement(gradients: Gradients, local: Local, start: Tensor, data: ClientData) -> str | None:
+    """Compare the gradients of two clients, one with a padded batch, with the reference; return what is wrong.
+
+    The reference's batches are 3 and 2 samples, repeated if the client has fewer.
+    """
+    few = torch.arange(5, device=data.rows.device) % len(data)
+    images, labels = data.pool[data.rows[few]], data.labels[few]
+    trained = len(local.weights)
+    weights = torch.stack((start[:trained], start[:trained] * 1.01))
+    taken = torch.tensor([[0, 1, 2], [3, 4, 4]], device=few.device)
+    shares = torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]], device=few.device)
+    try:
+        found = gradients(weights, start[trained:], images[taken], labels[taken], shares)
+    except Exception as refused:  # noqa: BLE001  a model or a compiler may raise anything, and the reference is left
+        return (str(refused).strip() or type(refused).__name__).splitlines()[0]
+    for row, batch in enumerate((slice(0, 3), slice(3, 5))):
+        local.load(torch.cat((weights[row], start[trained:])))
+        _, wanted = local.loss_and_gradient(images[batch], labels[batch])
+        # Rounding errors are as large as the sums they come from: inputs far above one make large gradients.
+        scale = max(1.0, float(wanted.abs().max()))
+        if not torch.allclose(found[row], wanted, rtol=_RELATIVE, atol=_ABSOLUTE * scale):
+            return f"its gradients differ by up to {float((found[row] - wanted).abs().max()):.2g}"
+    return None
+
+
+def _generator(like: Tensor) -> Tensor:
+    """Return the state of the generator that draws for this tensor's device."""
+    return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()

@@ -1,0 +1,71 @@
+"""Training's settings, and one optimiser's step on flat vectors: one `[d]` or many `[n, d]` at once.
+
+The steps are those of `torch.optim.SGD` and `torch.optim.Adam`. They work in place and never use the
+`alpha` of `add_`, which `torch.compile` has been seen to drop.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+import torch
+from torch import Tensor
+
+from f2ed.core.errors import ConfigError
+
+__all__ = ["Training", "begin", "step"]
+
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+_BETAS = (0.9, 0.999)
+_TINY = 1e-8
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a client trains: `local_epochs` passes over its data in batches of `batch`, the last of which may be short.
+
+    The defaults are the paper's. `momentum` is that of local SGD; Adam has its usual constants.
+    """
+
+    lr: Rate = 1e-3
+    batch: Count = 10
+    local_epochs: Count = 1
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    momentum: Share = 0.0
+    weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a setting that would have no effect."""
+        if self.optimiser == "adam" and self.momentum:
+            raise ConfigError("momentum is a setting of SGD; Adam has its own: leave momentum out or use sgd")
+
+
+def begin(training: Training, weights: Tensor) -> tuple[Tensor, ...]:
+    """Return the optimiser's state before the first step for weights `[d]` or `[n, d]`."""
+    if training.optimiser == "adam":
+        return torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros_like(weights[..., :1])
+    return (torch.zeros_like(weights),) if training.momentum else ()
+
+
+def step(training: Training, weights: Tensor, gradient: Tensor, state: tuple[Tensor, ...]) -> None:
+    """Move the weights one step, in place; the gradient is used up as scratch space."""
+    if training.weight_decay:
+        gradient.add_(weights * training.weight_decay)
+    if training.optimiser == "adam":
+        _adam(training.lr, weights, gradient, *state)
+    elif state:
+        (momentum,) = state
+        momentum.mul_(training.momentum).add_(gradient)
+        weights.sub_(momentum * training.lr)
+    else:
+        weights.sub_(gradient.mul_(training.lr))
+
+
+def _adam(lr: float, weights: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, count: Tensor) -> None:
+    first, second = _BETAS
+    count.add_(1)
+    mean.mul_(first).add_(gradient * (1 - first))
+    square.mul_(second).add_(gradient.square_().mul_(1 - second))
+    scale = torch.sqrt(square / (1 - second**count)).add_(_TINY)
+    weights.sub_(mean / (1 - first**count) / scale * lr)

@@ -1,0 +1,111 @@
+"""Training for attacks: what a `Crew` of malicious clients calls, done by the cohort."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from f2ed.attacks._common.goal import Examples
+from f2ed.attacks._common.training import AS_THE_HONEST, Pull, Schedule
+from f2ed.core.arrays import Array
+from f2ed.learning.client import ClientData, Job
+from f2ed.learning.client import Pull as ClientPull
+from f2ed.learning.cohort import Cohort
+from f2ed.learning.optimizer import Training
+
+__all__ = ["CrewTraining", "honest_schedule"]
+
+
+def honest_schedule(training: Training) -> Schedule:
+    """Return the honest clients' settings as attacks see them."""
+    return Schedule(
+        training.local_epochs,
+        training.lr,
+        training.momentum,
+        training.weight_decay,
+        training.batch,
+        training.optimiser,
+    )
+
+
+@dataclass(eq=False)
+class CrewTraining:
+    """Trains the malicious clients of one round, as often as the attack asks; make a new one each round.
+
+    The first call draws the same batches as an honest client of that number would; each later one its own.
+    """
+
+    cohort: Cohort
+    model: Tensor
+    clients: Sequence[int]
+    training: Training
+    seed: int
+    round: int
+
+    def __post_init__(self) -> None:
+        """Start counting calls."""
+        self._times = count()
+
+    def __call__(
+        self,
+        data: Sequence[Examples],
+        *,
+        schedule: Schedule = AS_THE_HONEST,
+        start: Array | None = None,
+        pull: Pull | None = None,
+        mask: Array | None = None,
+    ) -> Tensor:
+        """Train each client on its own data; return by how much each moved, `[m, d]`, on the training device."""
+        training, time = _settled(self.training, schedule), next(self._times)
+        jobs = [
+            Job(client, mine, training, time=time)
+            for client, mine in zip(self.clients, self._share_a_pool(data), strict=True)
+        ]
+        if start is not None:
+            jobs = [replace(job, start=row) for job, row in zip(jobs, self._tensor(start), strict=True)]
+        if pull is not None:
+            centres = self._tensor(pull.centre).expand(len(jobs), -1)
+            jobs = [replace(job, pull=ClientPull(pull.strength, c)) for job, c in zip(jobs, centres, strict=True)]
+        if mask is not None:
+            masks = torch.as_tensor(mask, device=self.model.device).bool()
+            jobs = [replace(job, mask=row) for job, row in zip(jobs, masks, strict=True)]
+        return self.cohort(self.model, jobs, seed=self.seed, round_=self.round)
+
+    def _share_a_pool(self, data: Sequence[Examples]) -> list[ClientData]:
+        """Put all images into one pool, so that clients can train together; the same images go in once."""
+        pools: dict[int, tuple[int, Tensor]] = {}
+        end = 0
+        for images, _ in data:
+            if id(images) not in pools:
+                pools[id(images)] = end, self._tensor(images)
+                end += len(images)
+        pool = torch.cat([part for _, part in pools.values()])
+        return [
+            ClientData(
+                pool,
+                torch.arange(len(labels), device=pool.device) + pools[id(images)][0],
+                torch.as_tensor(labels, device=pool.device).long(),
+            )
+            for images, labels in data
+        ]
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.as_tensor(array, dtype=torch.float32, device=self.model.device)
+
+
+def _settled(training: Training, schedule: Schedule) -> Training:
+    """Return the honest settings with those of the schedule in their place; a momentum asked for means SGD."""
+    given = {
+        "local_epochs": schedule.epochs,
+        "lr": schedule.lr,
+        "momentum": schedule.momentum,
+        "weight_decay": schedule.weight_decay,
+        "batch": schedule.batch,
+        "optimiser": schedule.optimiser or ("sgd" if schedule.momentum else None),
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(training, **changes)

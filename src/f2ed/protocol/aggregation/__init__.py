@@ -1,0 +1,29 @@
+"""From clients to a robust mean: a secure sum in every shard, then an estimator over the shard means.
+
+The server learns one mean per shard and no client's update; a shard that cannot be opened, or whose sum no honest
+shard could have, is left out with its reason, and the round goes on.
+"""
+
+from f2ed.protocol.aggregation.audit import Audit, ShardAudit
+from f2ed.protocol.aggregation.contribution import contribution
+from f2ed.protocol.aggregation.noise_cost import Price, price
+from f2ed.protocol.aggregation.privacy_cost import loss
+from f2ed.protocol.aggregation.round import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
+from f2ed.protocol.aggregation.task import Protocol, Task, shard_terms
+
+__all__ = [
+    "Audit",
+    "EpochKeys",
+    "Exchange",
+    "Price",
+    "Protocol",
+    "ShardAudit",
+    "ShardMeans",
+    "Task",
+    "contribution",
+    "loss",
+    "price",
+    "robust_secure_mean",
+    "shard_means",
+    "shard_terms",
+]

@@ -1,0 +1,76 @@
+"""The record of one round: what happened in each shard, and which guarantee held."""
+
+from typing import final
+
+import msgspec
+
+from f2ed.protocol.secagg import Mode
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Audit", "ShardAudit"]
+
+
+@final
+class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in one shard."""
+
+    shard: int
+    mode: Mode
+    members: tuple[ClientId, ...]
+    survivors: tuple[ClientId, ...]
+    """In whose sum the shard was opened; empty if it stayed closed."""
+    reason: str | None
+    """Why there is no mean, or None if there is one."""
+    dropped: dict[ClientId, str]
+    clipped: int
+    """Coordinates cut off, over all survivors. With noise nobody counts, here and below: it is always 0."""
+    shortened: int
+    """Survivors whose update was shortened to the L2 clip."""
+    bytes_up: int
+    bytes_down: int
+    loss: float | None = None
+    """The zCDP rho that this round cost each survivor; 0 if the shard stayed closed, None without noise."""
+
+
+@final
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in a round: which guarantee held, and where."""
+
+    job: str
+    epoch: int
+    round: int
+    secure: bool
+    colluders: int
+    shards: tuple[ShardAudit, ...]
+
+    @property
+    def opened(self) -> tuple[int, ...]:
+        """The shards that gave a mean, in order: the rows that the estimator saw."""
+        return tuple(each.shard for each in self.shards if each.reason is None)
+
+    @property
+    def missing(self) -> dict[int, str]:
+        """Why each other shard gave none."""
+        return {each.shard: each.reason for each in self.shards if each.reason is not None}
+
+    @property
+    def hidden_among(self) -> int:
+        """The fewest clients in whose sum a client of this round was hidden; 1 where nothing was hidden."""
+        crowds = [len(each.survivors) for each in self.shards if each.survivors]
+        return min(crowds, default=0) if self.secure else 1
+
+    @property
+    def losses(self) -> dict[ClientId, float]:
+        """The zCDP rho that this round cost each client that was opened; empty without noise."""
+        return {client: each.loss for each in self.shards if each.loss for client in each.survivors}
+
+    def summary(self) -> str:
+        """Return one line for an operator."""
+        if not self.secure:
+            secrecy = "in the clear: the server saw every update"
+        else:
+            secrecy = f"every opened update hidden among at least {self.hidden_among} clients"
+        dropped = sum(len(each.dropped) for each in self.shards)
+        return (
+            f"round {self.round}: {len(self.opened)} of {len(self.shards)} shards opened, {dropped} dropped; {secrecy}"
+        )

@@ -1,0 +1,110 @@
+"""What is asked of the clients in one round, and the terms it comes to in each shard."""
+
+from collections.abc import Mapping
+from typing import Literal, final
+
+import msgspec
+
+from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.secagg import Mode, Terms, quorum
+from f2ed.protocol.sharding import ClientId, Plan
+
+__all__ = ["Protocol", "Task", "agreed_encoding", "shard_terms"]
+
+_MOST_ALL_OR_NOTHING = 10
+
+
+@final
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How shards are kept secret. What is left out is chosen for the size of the shard."""
+
+    mode: Literal["auto", "all-or-nothing", "dropout-tolerant"] = "auto"
+    """`auto` is all-or-nothing up to 10 members, dropout-tolerant above."""
+    colluders: int = 0
+    threshold: int | None = None
+    survivors: int | None = None
+    consistent: bool = True
+
+    def mode_for(self, members: int) -> Literal["all-or-nothing", "dropout-tolerant"]:
+        """Return how a shard of so many members is kept secret."""
+        if self.mode == "auto":
+            return "all-or-nothing" if members <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
+        return self.mode
+
+    def quorum_for(self, mode: Mode, members: int) -> tuple[int, int]:
+        """Return (threshold, survivors): how many shares rebuild a secret, and the fewest who may be opened."""
+        threshold, survivors = quorum(mode, members, self.colluders)
+        if mode == "dropout-tolerant":
+            threshold = self.threshold or threshold
+            survivors = self.survivors or max(survivors, threshold)
+        return threshold, survivors
+
+
+@final
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What is aggregated in one round."""
+
+    job: str
+    round: int
+    model: bytes
+    """SHA-256 of the global model that the clients start from."""
+    coordinates: int
+    encoding: Encoding
+    roster: Mapping[ClientId, bytes]
+    """Everyone's public Ed25519 key."""
+    protocol: Protocol = Protocol()
+    epoch: int | None = None
+    """Of the keys; by default the plan's. A plan that is never dealt anew should still change its keys."""
+    weights: Mapping[ClientId, int] | None = None
+    """Public weights, none above the cap; without them all are equal."""
+    weight_cap: int = 1
+    noise: float = 0.0
+    """Standard deviation of the noise in a shard's sum, as a multiple of the longest encoded update; 0 for none."""
+    secure: bool = True
+    """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
+
+
+def shard_terms(plan: Plan, task: Task) -> tuple[Terms, ...]:
+    """Return what each shard is asked to agree on."""
+    return tuple(_terms(index, members, plan, task) for index, members in enumerate(plan.shards))
+
+
+def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
+    """Return how an update is encoded under these terms: the same for the clients and the server."""
+    quiet = Encoding(terms.clip, terms.l2, terms.bits, terms.ring)
+    return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
+
+
+def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) -> Terms:
+    protocol, encoding = task.protocol, task.encoding
+    mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
+    threshold, survivors = protocol.quorum_for(mode, len(members))
+    carriers = _carriers(len(members), task) if task.noise else 1
+    noisy = encoding.noisy(task.noise, coordinates=task.coordinates, carriers=carriers)
+    return Terms(
+        job=task.job,
+        epoch=plan.epoch if task.epoch is None else task.epoch,
+        round=task.round,
+        shard=index,
+        members=members,
+        mode=mode,
+        threshold=threshold,
+        survivors=survivors,
+        colluders=protocol.colluders,
+        consistent=protocol.consistent,
+        length=encoding.length(task.coordinates),
+        ring=noisy.ring_for(len(members)).bits,
+        bits=encoding.bits,
+        clip=encoding.clip,
+        l2=encoding.l2,
+        weights=() if task.weights is None else tuple(task.weights[client] for client in members),
+        weight_cap=task.weight_cap,
+        noise=task.noise,
+        carriers=carriers,
+    )
+
+
+def _carriers(members: int, task: Task) -> int:
+    """Return how many honest members the smallest sum that may be opened has; added in the clear, no other number."""
+    _, fewest = task.protocol.quorum_for(task.protocol.mode_for(members), members)
+    return max(1, fewest - task.protocol.colluders)

@@ -1,0 +1,1 @@
+"""What the protocol is built on: cryptography, rings of integers, exact noise and unambiguous bytes."""

@@ -1,0 +1,1 @@
+"""The secure-aggregation schemes, one file each."""

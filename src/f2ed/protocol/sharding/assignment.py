@@ -1,0 +1,120 @@
+"""Who shares a shard with whom: a public function of the roster, the epoch and a seed that nobody chose.
+
+Every client recomputes the deal and refuses another, so that no server can put a victim among accomplices.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Protocol, final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.protocol.primitives.fields import fields, unsigned
+from f2ed.protocol.sharding.shuffle import shuffled
+
+__all__ = ["ClientId", "Dealing", "Plan", "deal", "roster_hash"]
+
+ClientId = int
+"""An unsigned number of 64 bits: Flower's node ids, or 0 … n - 1 in a simulation."""
+
+
+class Dealing(Protocol):
+    """A way to deal: `deal`, or that of a schedule which keeps some clients together."""
+
+    def __call__(
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+    ) -> "Plan":
+        """Deal the clients of a roster for one epoch."""
+        ...
+
+
+@final
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The deal of one epoch; the members of a shard are in ascending order."""
+
+    shards: tuple[tuple[ClientId, ...], ...]
+    epoch: int
+    seed: bytes
+    roster: bytes
+    """SHA-256 of the roster that was dealt; see `roster_hash`."""
+
+    def shard_of(self, client: ClientId) -> int:
+        """Return the index of a client's shard."""
+        for index, members in enumerate(self.shards):
+            if client in members:
+                return index
+        raise ConfigError(f"client {client} is in none of the {len(self.shards)} shards; is it on the roster?")
+
+    def verify(
+        self,
+        roster: Mapping[ClientId, bytes],
+        *,
+        shards: int,
+        epoch: int,
+        seed: bytes,
+        smallest: int = 1,
+        dealing: Dealing | None = None,
+    ) -> None:
+        """Refuse any deal but the one that follows from what the client knows by itself.
+
+        All arguments must come from the client's own settings, its own clock of rounds and the seed it helped to
+        draw, never from the party that sent the plan. `dealing` is `deal`, or the one of the agreed schedule.
+        """
+        if (fewest := min(map(len, self.shards), default=0)) < smallest:
+            raise Refusal(f"a shard of {fewest} members, fewer than the {smallest} this client will hide among")
+        mine = (dealing or deal)(roster, shards=shards, epoch=epoch, seed=seed)
+        for what, found, wanted in (
+            ("roster", self.roster.hex(), mine.roster.hex()),
+            ("epoch", self.epoch, mine.epoch),
+            ("public seed", self.seed.hex(), mine.seed.hex()),
+            ("number of shards", len(self.shards), len(mine.shards)),
+        ):
+            if found != wanted:
+                raise Refusal(f"the plan was dealt from another {what}: {found}, and this client holds {wanted}")
+        if self.shards != mine.shards:
+            wrong = next(i for i, (a, b) in enumerate(zip(self.shards, mine.shards, strict=True)) if a != b)
+            raise Refusal(
+                f"shard {wrong} is not the one that the roster, the epoch and the seed give; "
+                "somebody chose its members, so this client takes no part"
+            )
+
+
+def deal(roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1) -> Plan:
+    """Deal the clients at random into shards whose sizes differ by at most one, the larger ones first.
+
+    The roster gives each client's identity key (empty bytes where a simulation has none). No shard may have
+    fewer than `smallest` members.
+    """
+    _check_sizes(len(roster), shards, smallest)
+    digest = roster_hash(roster)
+    key = fields(b"f2ed deal 1", digest, unsigned(epoch), unsigned(shards), seed)
+    # Deal positions, not ids: Flower's 64-bit ids do not survive a trip through an array.
+    ids = sorted(roster)
+    order = [ids[position] for position in shuffled(len(ids), hashlib.sha256(key).digest())]
+    return Plan(shards=_cut(order, shards), epoch=epoch, seed=seed, roster=digest)
+
+
+def roster_hash(roster: Mapping[ClientId, bytes]) -> bytes:
+    """Return SHA-256 of the clients and their keys, in ascending order of their ids."""
+    parts = (part for client in sorted(roster) for part in (unsigned(client), roster[client]))
+    return hashlib.sha256(fields(b"f2ed roster 1", *parts)).digest()
+
+
+def _cut(order: list[ClientId], shards: int) -> tuple[tuple[ClientId, ...], ...]:
+    size, larger = divmod(len(order), shards)
+    ends = [(index + 1) * size + min(index + 1, larger) for index in range(shards)]
+    return tuple(tuple(sorted(order[start:end])) for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _check_sizes(clients: int, shards: int, smallest: int) -> None:
+    if shards < 1:
+        raise ConfigError(f"{shards} shards; a plan needs at least 1")
+    if smallest < 1:
+        raise ConfigError(f"a smallest shard of {smallest} members; ask for at least 1")
+    if clients < shards * smallest:
+        most = clients // smallest
+        fix = f"use at most {most} shards" if most else f"wait for at least {smallest} clients"
+        raise ConfigError(
+            f"{clients} clients in {shards} shards leave one with {clients // shards}, fewer than {smallest}; {fix}"
+        )

@@ -1,0 +1,82 @@
+"""The malicious clients of a run: what they train on, what they see and what they send."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from f2ed.attacks import AnyAttack, Crew, Exam, Examples, Palette, Success, View
+from f2ed.core.randomness import stream
+from f2ed.estimators import AnyEstimator
+from f2ed.learning import ClientData, Cohort, CrewTraining, Data, Evaluator, Training, honest_schedule
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Attackers"]
+
+Shards = tuple[tuple[ClientId, ...], ...]
+
+
+class Attackers:
+    """An attack with the clients, data and training that it has at hand; nothing here changes during a run."""
+
+    def __init__(
+        self,
+        attack: AnyAttack,
+        clients: tuple[ClientId, ...],
+        own: Sequence[ClientData],
+        *,
+        data: Data,
+        training: Training,
+        estimator: AnyEstimator,
+        seed: int,
+    ) -> None:
+        self.attack = attack
+        self.clients = clients
+        self._training = training
+        self._estimator = estimator
+        self._seed = seed
+        self._classes = data.classes
+        self._palette = Palette(data.black, data.white)
+        self._data = tuple(Examples(mine.samples.images, mine.labels) for mine in own)
+        test = Examples(data.test.images, data.test.labels)
+        self._goal = attack.goal(Exam(test, data.classes, self._palette, stream(seed, "goal")))
+
+    def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
+        """Return by how much training, as the attack has it, moves each malicious client, [m, d]."""
+        crew = Crew(
+            data=self._data,
+            train=CrewTraining(cohort, model, self.clients, self._training, self._seed, round_),
+            model=model,
+            honest=honest_schedule(self._training),
+            shards=shards,
+            malicious=self.clients,
+            classes=self._classes,
+            palette=self._palette,
+            goal=self._goal,
+            round=round_,
+            rng=stream(self._seed, "crew", round_),
+        )
+        return torch.as_tensor(self.attack.train(crew))
+
+    def send(
+        self, own: Tensor, benign: Tensor, *, model: Tensor, shards: Shards, tensors: tuple[int, ...], round_: int
+    ) -> Tensor:
+        """Return what they send, [m, d]; only an attack that knows everything is shown the benign updates."""
+        view = View(
+            own=own,
+            benign=benign if self.attack.knowledge == "full" else None,
+            model=model,
+            estimator=self._estimator,
+            shards=shards,
+            malicious=self.clients,
+            tensors=tensors,
+            round=round_,
+            rng=stream(self._seed, "attack", round_),
+        )
+        return torch.as_tensor(self.attack(view))
+
+    def success(self, evaluator: Evaluator, model: Tensor) -> Success | None:
+        """Return how far a targeted attack has got with the model."""
+        if self._goal is None:
+            return None
+        return self._goal.success(evaluator.predictions(model, self._goal.images))

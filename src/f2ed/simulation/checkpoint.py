@@ -1,0 +1,94 @@
+"""Where a run stands between two rounds: all that the next round needs, and no random state.
+
+Every draw of a run is keyed by its seed, its round and what it is for, so that the model, the clients' momentum and
+the last answer are all there is to keep.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from f2ed.core.errors import ConfigError
+from f2ed.learning import Memory
+
+__all__ = ["Away", "State", "pack", "unpack"]
+
+
+class Away(NamedTuple):
+    """What a round did not open: shards that stayed closed, and clients missing from those that opened."""
+
+    closed: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Before round `round`, which counts from 0."""
+
+    round: int
+    model: Tensor
+    """The global model, [d], on the training device."""
+    previous: Tensor | None = None
+    """The last step, for estimators that start from it."""
+    memory: Memory | None = None
+    """Where clients have momentum."""
+    away: tuple[Away, ...] = ()
+    """For each round so far; with the deals it says which sums the server has seen."""
+    spent: tuple[float, ...] = ()
+    """Where there is noise, the zCDP rho that each client has lost so far."""
+
+
+class _Packed(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str
+    round: int
+    model: bytes
+    previous: bytes | None
+    averages: bytes | None
+    seen: bytes | None
+    away: tuple[Away, ...]
+    spent: tuple[float, ...] = ()
+
+
+def pack(state: State, digest: str) -> bytes:
+    """Return the state as bytes, under the digest of the settings it belongs to."""
+    memory = state.memory
+    return msgspec.msgpack.encode(
+        _Packed(
+            digest=digest,
+            round=state.round,
+            model=_bytes(state.model),
+            previous=None if state.previous is None else _bytes(state.previous),
+            averages=None if memory is None else _bytes(memory.averages),
+            seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
+            away=state.away,
+            spent=state.spent,
+        )
+    )
+
+
+def unpack(content: bytes, digest: str, device: torch.device) -> State:
+    """Return the state again; raise `ConfigError` if it belongs to other settings, or is none."""
+    try:
+        packed = msgspec.msgpack.decode(content, type=_Packed)
+    except msgspec.DecodeError as wrong:
+        raise ConfigError(f"not a checkpoint ({wrong}); delete it to start the run from the beginning") from None
+    if packed.digest != digest:
+        raise ConfigError("a checkpoint of other settings; delete it to start the run from the beginning")
+    memory = None
+    if packed.averages is not None and packed.seen is not None:
+        seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
+        memory = Memory(_tensor(packed.averages, device).view(len(seen), -1), seen)
+    previous = None if packed.previous is None else _tensor(packed.previous, device)
+    return State(packed.round, _tensor(packed.model, device), previous, memory, packed.away, packed.spent)
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().numpy().astype("<f4", copy=False).tobytes()
+
+
+def _tensor(content: bytes, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.frombuffer(content, "<f4").astype(np.float32)).to(device)

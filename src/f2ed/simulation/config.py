@@ -1,0 +1,223 @@
+"""The settings of one run, and how what a person writes becomes them.
+
+A person may write `"krum"` for `{kind = "krum"}` and leave out what follows from the rest: an estimator that needs an
+`epsilon` gets m/p, the share of shards that the malicious clients spoil if each sits in its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, final, get_args
+
+import msgspec
+from msgspec import Meta
+
+from f2ed.attacks import AnyAttack
+from f2ed.core.errors import ConfigError
+from f2ed.core.randomness import stream
+from f2ed.estimators import AnyEstimator, Estimator, Mean
+from f2ed.guarantees import safe_k
+from f2ed.guarantees.leakage.forecast import LeakMode
+from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
+from f2ed.learning.models import Mlp
+from f2ed.learning.partition import Iid
+from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
+from f2ed.simulation.config_errors import complaint
+
+__all__ = ["PLUGINS", "Experiment", "experiment", "try_out"]
+
+Count = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
+
+PLUGINS: dict[str, Any] = {
+    "data": AnyDataset,
+    "partition": AnyPartition,
+    "model": AnyModel,
+    "attack": AnyAttack,
+    "estimator": AnyEstimator,
+    "schedule": Schedule,
+}
+"""The settings that name something out of a registry, and that registry."""
+
+
+@final
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run: everything its results depend on."""
+
+    data: AnyDataset
+    partition: AnyPartition = Iid()
+    model: AnyModel = Mlp()
+    training: Training = Training()
+    client_momentum: Share | None = None
+    """The beta of client momentum: what clients send is averaged over the rounds."""
+    clients: Count
+    malicious: Annotated[int, Meta(ge=0)] = 0
+    """How many are feared; they attack if there is an attack, and train honestly if not."""
+    attack: AnyAttack | None = None
+    attack_from: Annotated[int, Meta(ge=0)] = 0
+    """The round, counted from 0, in which they begin to attack; until then they train honestly."""
+    estimator: AnyEstimator
+    shards: Count | Literal["none"]
+    """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
+    schedule: Schedule = Fixed()
+    rounds: Count
+    seed: int = 0
+    secure: bool = True
+    """False adds the same integers in the clear: the same results, sooner."""
+    protocol: Protocol = Protocol()
+    clip: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
+    """The largest magnitude of a coordinate that can be sent. Honest updates rarely come near 1; attackers may."""
+    l2: Annotated[float, Meta(gt=0, le=1e30)] | None = None
+    """The longest update that can be sent; none by default."""
+    bits: Annotated[int, Meta(ge=2, le=48)] = 20
+    """Of an encoded coordinate; 20 bits of clip 1 are steps of 2 millionths, rounded without bias."""
+    dropout: Share = 0.0
+    """The chance of each client to fall silent in a round."""
+    privacy: Noise | None = None
+    """Noise for differential privacy, which needs shards and an `l2`; a number stands for its multiplier."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the estimator sees means of shards."""
+        return self.shards not in ("none", self.clients)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the estimator sees if all is well."""
+        return self.clients if self.shards == "none" else self.shards
+
+    @property
+    def crowd(self) -> int:
+        """The members of the smallest shard."""
+        return self.schedule.fewest(self.clients, self.rows)
+
+    @property
+    def shard_mode(self) -> LeakMode:
+        """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
+        return self.protocol.mode_for(self.crowd)
+
+
+def experiment(settings: Mapping[str, Any]) -> Experiment:
+    """Return the settings as they were meant, or raise `ConfigError` with the path of what is wrong."""
+    given = {name: _plain(value, name) for name, value in settings.items()}
+    given.setdefault("estimator", {"kind": "filter-l2"})
+    estimator = given["estimator"]
+    # The rest is read first, since epsilon and k follow from it.
+    outline = _with_k(given | {"estimator": {"kind": "mean"}})
+    if not isinstance(estimator, dict):
+        raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
+    return msgspec.structs.replace(outline, estimator=_settled(estimator, outline))
+
+
+def try_out(estimator: Estimator, rows: int) -> None:
+    """Let the estimator work on a few numbers; it raises `ConfigError` if it cannot serve so many rows."""
+    estimator(stream(0, "try out").standard_normal((rows, 4)), tensors=(4,), rng=stream(0, "lots"))
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Turn structs into tables, and names into tables with a kind."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
+    if name in {"attack", "privacy"} and value == "none":
+        return None
+    if name == "privacy" and isinstance(value, int | float) and not isinstance(value, bool):
+        return {"multiplier": value}
+    if name not in PLUGINS and name != "inner":
+        return value
+    if isinstance(value, str):
+        value = {"kind": value}
+    if isinstance(value, Mapping):
+        value = {key: _plain(inner, key) if key == "inner" else inner for key, inner in value.items()}
+        if name == "schedule" and "kind" in value:
+            value["type"] = value.pop("kind")
+    return value
+
+
+def _with_k(given: dict[str, Any]) -> Experiment:
+    """Read everything but the estimator; `k = "auto"` becomes what the leak meter finds safe for these rounds."""
+    schedule = given.get("schedule")
+    if not (isinstance(schedule, dict) and schedule.get("k") == "auto"):
+        return _convert(given)
+    outline = _convert(given | {"schedule": schedule | {"k": 1}})
+    if not (isinstance(outline.schedule, EveryKRounds) and outline.sharded):
+        raise ConfigError('schedule.k: "auto" is for every-k-rounds, with shards; state a number')
+    try:
+        k = safe_k(
+            clients=outline.clients,
+            shards=outline.rows,
+            rounds=outline.rounds,
+            dropout=outline.dropout,
+            mode=outline.shard_mode,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"schedule.k: {error}") from None
+    return msgspec.structs.replace(outline, schedule=EveryKRounds(k))
+
+
+def _convert(given: dict[str, Any]) -> Experiment:
+    try:
+        return msgspec.convert(given, Experiment)
+    except msgspec.ValidationError as error:
+        raise ConfigError(complaint(str(error), given, Experiment)) from None
+
+
+def _settled(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
+    """Fill in the epsilons left out: the worst case, or the most that the rule withstands if that is less."""
+    rows, feared = outline.rows, outline.malicious
+    if not any(_left_out(table, rows)):
+        estimator = _estimator(table)
+        _check_rows(estimator, rows)
+        return estimator
+    refusal: ConfigError | None = None
+    for count in range(min(feared, (rows - 1) // 2), -1, -1):
+        estimator = _estimator(_filled(table, count, rows))
+        try:
+            _check_rows(estimator, rows)
+        except ConfigError as error:
+            refusal = error
+        else:
+            return estimator
+    raise refusal or ConfigError(f"estimator: no rule works on {rows} rows")
+
+
+def _estimator(table: dict[str, Any]) -> AnyEstimator:
+    try:
+        return msgspec.convert(table, AnyEstimator)  # type: ignore[no-any-return]  # a union is no type to mypy
+    except msgspec.ValidationError as error:
+        given = {"estimator": table}
+        text = str(error).replace("`$", "`$.estimator") if "`$" in str(error) else f"{error} - at `$.estimator`"
+        raise ConfigError(complaint(text, given, Experiment)) from None
+
+
+@cache
+def _check_rows(estimator: Estimator, rows: int) -> None:
+    try:
+        try_out(estimator, rows)
+    except ConfigError as error:
+        raise ConfigError(f"estimator: {error}") from None
+
+
+@cache
+def _rules() -> dict[str, type[Estimator]]:
+    return {kind.__struct_config__.tag: kind for kind in get_args(AnyEstimator)}
+
+
+def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
+    rule = _rules().get(table.get("kind", ""), Mean)
+    if "epsilon" in rule.__struct_fields__ and "epsilon" not in table:
+        yield "epsilon"
+    if isinstance(table.get("inner"), dict):
+        yield from _left_out(table["inner"], rows)
+
+
+def _filled(table: dict[str, Any], feared: int, rows: int) -> dict[str, Any]:
+    rule = _rules().get(table.get("kind", ""), Mean)
+    filled = dict(table)
+    if "epsilon" in rule.__struct_fields__:
+        filled.setdefault("epsilon", feared / rows)
+    if isinstance(table.get("inner"), dict):
+        size = table.get("size") if table.get("kind") == "bucketing" else 1
+        buckets = -(-rows // size) if isinstance(size, int) and size > 0 else rows
+        filled["inner"] = _filled(table["inner"], min(feared, (buckets - 1) // 2), buckets)
+    return filled

@@ -1,0 +1,126 @@
+"""All clients of a simulation in this process, behind the same exchange that a deployment has over a network.
+
+Every client runs the protocol's own code on its own state, under keys from `os.urandom`; only the transport is missing.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.core.errors import ConfigError
+from f2ed.protocol.aggregation import contribution
+from f2ed.protocol.secagg import Member, Terms, Words, respond, signing_key
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["Clients", "Round"]
+
+Updates = npt.NDArray[np.float32]
+
+
+class Clients:
+    """The clients 0 … n - 1 with their identity keys; one object serves a whole run."""
+
+    def __init__(
+        self, count: int, job: str, *, shard: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
+    ) -> None:
+        keys = {client: os.urandom(32) for client in range(count)}
+        self.roster = {client: signing_key(key) for client, key in keys.items()}
+        self.members = {
+            client: Member(
+                id=client,
+                signing_key=key,
+                roster=self.roster,
+                job=job,
+                shard=partial(shard, client),
+                clear=True,
+            )
+            for client, key in keys.items()
+        }
+        self.workers = workers
+        self.kept: dict[ClientId, bytes] = {}
+        """The states of those who hold keys of an epoch; the others begin every round anew."""
+
+    def begin_epoch(self, holders: Iterable[ClientId]) -> None:
+        """Let everyone forget; from now on these keep their states from round to round."""
+        self.kept = dict.fromkeys(holders, b"")
+
+
+class Round:
+    """One round's exchange: each client answers with its row of the updates, a few at a time.
+
+    Whoever is named in `silent` does not answer; whose update is not finite is added to it, with the reason.
+    `waited` is the time for which the server had nothing to do but wait for clients.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        updates: Updates,
+        *,
+        model: bytes,
+        rounding: Callable[[ClientId], bytes],
+    ) -> None:
+        self.silent: dict[ClientId, str] = {}
+        self.waited = 0.0
+        self._clients = clients
+        self._states: dict[ClientId, bytes] = {}
+        self._updates = updates
+        self.model = model
+        self._rounding = rounding
+
+    def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
+        """Yield the replies in the order of the requests; few more of them exist at once than there are workers."""
+        asked = [(client, request) for client, request in requests.items() if client not in self.silent]
+        replies = self._made(asked, self._clients.workers)
+        since = perf_counter()
+        for client, reply in replies:
+            self.waited += perf_counter() - since
+            if reply is not None:
+                yield client, reply
+            since = perf_counter()
+
+    def _made(self, asked: Iterable[tuple[ClientId, bytes]], workers: int) -> Iterator[tuple[ClientId, bytes | None]]:
+        if workers == 1:  # threads would only wait for each other
+            yield from ((client, self._reply(client, request)) for client, request in asked)
+            return
+        rest = iter(asked)
+        under_way: deque[tuple[ClientId, Future[bytes | None]]] = deque()
+        with ThreadPoolExecutor(workers) as pool:
+            for client, request in islice(rest, workers + 1):
+                under_way.append((client, pool.submit(self._reply, client, request)))
+            while under_way:
+                client, future = under_way.popleft()
+                reply = future.result()
+                del future
+                yield client, reply
+                del reply
+                for following, request in islice(rest, 1):
+                    under_way.append((following, pool.submit(self._reply, following, request)))
+
+    def _reply(self, client: ClientId, request: bytes) -> bytes | None:
+        states = self._clients.kept if client in self._clients.kept else self._states
+        try:
+            answer = respond(
+                self._clients.members[client],
+                states.get(client, b""),
+                request,
+                model=self.model,
+                contribution=partial(self._encoded, client),
+                entropy=os.urandom(32),
+                threads=1,
+            )
+        except ConfigError as error:
+            self.silent[client] = str(error)
+            return None
+        states[client] = answer.state
+        return answer.reply
+
+    def _encoded(self, client: ClientId, terms: Terms) -> Words:
+        return contribution(self._updates[client], client, key=self._rounding(client))(terms)

@@ -1,0 +1,116 @@
+"""Refuse what cannot work before anything starts; every message begins with the setting to change."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from f2ed.attacks import Exam, Examples, Palette
+from f2ed.core.errors import ConfigError
+from f2ed.core.randomness import stream
+from f2ed.guarantees import robustness as guarantee
+from f2ed.learning import Data, Partition, flatten
+from f2ed.protocol.aggregation import Price, Task, shard_terms
+from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.secagg import check as check_terms
+from f2ed.simulation.config import Experiment
+
+__all__ = ["check", "check_data", "encoding", "noise_price"]
+
+Result = TypeVar("Result")
+
+_LEAST_CROWD = 3
+
+
+def encoding(experiment: Experiment) -> Encoding:
+    """Return how updates become integers."""
+    if experiment.l2 is None:
+        return Encoding(experiment.clip, bits=experiment.bits)
+    return Encoding(experiment.clip, experiment.l2, experiment.bits)
+
+
+def check(experiment: Experiment) -> None:
+    """Look at the numbers alone: they must describe a federation that the protocol can serve."""
+    clients, malicious = experiment.clients, experiment.malicious
+    if malicious >= clients:
+        raise ConfigError(f"malicious: {malicious} of {clients} clients; state from 0 to {clients - 1}")
+    if experiment.attack is not None and not malicious:
+        raise ConfigError('attack: nobody is there to attack; state malicious = 1 or more, or attack = "none"')
+    if experiment.attack is not None and experiment.attack_from >= experiment.rounds:
+        raise ConfigError(
+            f"attack_from: the attack would begin in round {experiment.attack_from}, and the last round is "
+            f"{experiment.rounds - 1}; let it begin sooner, or take more rounds"
+        )
+    if experiment.rows > clients:
+        raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
+    if experiment.privacy is not None and not experiment.sharded:
+        raise ConfigError("privacy: noise is shared by the members of a shard, and there are none; state shards")
+    if experiment.privacy is not None and experiment.l2 is None:
+        raise ConfigError("privacy: noise without an L2 clip; state l2, about the norm of an honest update")
+    if not experiment.sharded:
+        return
+    crowd = _about("schedule", lambda: experiment.crowd)
+    if experiment.secure and crowd < _LEAST_CROWD:
+        raise ConfigError(
+            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, and an update is hidden "
+            f"among at least {_LEAST_CROWD}; use at most {clients // _LEAST_CROWD} shards, "
+            f'or secure = false, or shards = "none"'
+        )
+    _check_protocol(experiment)
+    guarantee(clients=clients, malicious=malicious, shards=experiment.rows)
+
+
+def _check_protocol(experiment: Experiment) -> None:
+    roster = dict.fromkeys(range(experiment.clients), b"")
+    plan = experiment.schedule.deal(roster, shards=experiment.rows, epoch=0, seed=b"")
+    try:
+        task = Task(
+            job="check",
+            round=0,
+            model=b"",
+            coordinates=1,
+            encoding=encoding(experiment),
+            roster=roster,
+            protocol=experiment.protocol,
+            secure=experiment.secure,
+        )
+        for terms in shard_terms(plan, task):
+            check_terms(terms)
+    except ConfigError as error:
+        raise ConfigError(f"protocol: {error}") from None
+
+
+def noise_price(experiment: Experiment, coordinates: int) -> Price:
+    """Return what the noise of a run comes to in its smallest shard; it must be there."""
+    if experiment.privacy is None:
+        raise ConfigError("there is no noise in this run; state privacy")
+    return price(
+        experiment.privacy,
+        encoding(experiment),
+        coordinates=coordinates,
+        members=experiment.crowd,
+        shards=experiment.rows,
+        rounds=experiment.rounds,
+        protocol=experiment.protocol,
+    )
+
+
+def check_data(experiment: Experiment, data: Data) -> Partition:
+    """Look at what depends on the data: the deal of samples, the model's shape and the attack's goal."""
+    partition = _about(
+        "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
+    )
+    module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
+    if experiment.privacy is not None:
+        _about("privacy", lambda: noise_price(experiment, len(flatten(module))))
+    if (attack := experiment.attack) is not None:
+        few = Examples(data.test.images[:100], data.test.labels[:100])
+        exam = Exam(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
+        _about("attack", lambda: attack.goal(exam))
+    return partition
+
+
+def _about(setting: str, look: Callable[[], Result]) -> Result:
+    try:
+        return look()
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from None

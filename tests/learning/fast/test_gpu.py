@@ -1,0 +1,144 @@
+"""On a GPU all clients train at once and get what the reference gives them there; skipped without one."""
+
+import pytest
+import torch
+from torch import nn
+
+from f2ed.learning import cohort
+from f2ed.learning.client import Job, Pull, hand_out
+from f2ed.learning.cohort import Cohort
+from f2ed.learning.datasets import Synthetic
+from f2ed.learning.evaluate import Evaluator
+from f2ed.learning.fast import batched
+from f2ed.learning.models import Cnn, Mlp, ResNet18
+from f2ed.learning.optimizer import Training
+from f2ed.learning.partition import Dirichlet, Iid
+from f2ed.learning.vector import flatten
+from tests.learning.cohorts import ROUND, SEED, Attentive, reference
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+SHAPE = (1, 6, 6)
+MODELS = {
+    "dense": Mlp(hidden=(9, 5))(SHAPE, 3, 0),
+    "convolutions": Cnn(filters=3, hidden=5)(SHAPE, 3, 0),
+    "attention": Attentive(),
+    "group norm": nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)),
+    "batch norm": nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)),
+}
+
+
+def gpu_jobs(training, partition=None, clients=5, **changes):
+    train = Synthetic(train=300, test=9, classes=3, side=6)().train.to("cuda")
+    dealt = hand_out(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
+    return [Job(number, data, training, **changes) for number, data in enumerate(dealt)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, least=8)], ids=["replayed", "ragged"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(lr=0.05, batch=5, local_epochs=2),
+        Training(lr=0.05, batch=5, local_epochs=2, momentum=0.9, weight_decay=0.01),
+        Training(lr=0.01, batch=5, local_epochs=2, optimiser="adam"),
+    ],
+    ids=["sgd", "momentum", "adam"],
+)
+def test_updates_equal_the_reference(name, partition, training):
+    network, work = MODELS[name].to("cuda"), gpu_jobs(training, partition)
+    train = Cohort(network, device="cuda")
+    start = flatten(network)
+    updates = train(start, work, seed=SEED, round_=ROUND)
+    assert updates.is_cuda
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+    assert torch.equal(train(start, work, seed=SEED, round_=ROUND), updates)
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """Count every convolutional model as one that fills the GPU."""
+    monkeypatch.setattr(cohort, "_FILLS_A_GPU", 0)
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, least=8)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(partition, momentum, monkeypatch):
+    network = MODELS["group norm"].to("cuda")
+    honest = gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2, momentum=momentum), partition)
+    other = gpu_jobs(Training(lr=0.02, batch=5), partition, clients=3)
+    recorded, real = [], batched._Recording
+    monkeypatch.setattr(batched, "_Recording", lambda *given: recorded.append(given) or real(*given))
+    train = Cohort(network, device="cuda")
+    start = flatten(network)
+    updates = train(start, [*honest, *other], seed=SEED, round_=ROUND)
+    assert train.path == "in turn"
+    torch.testing.assert_close(updates, reference(network, [*honest, *other]), rtol=1e-3, atol=5e-5)
+    assert torch.equal(train(start, [*honest, *other], seed=SEED, round_=ROUND), updates)
+    assert len(recorded) == 2
+
+
+@pytest.mark.usefixtures("wide")
+def test_pulls_masks_and_starts_of_a_wide_model_equal_the_reference():
+    network = MODELS["group norm"].to("cuda")
+    start = flatten(network)
+    training, mask = Training(lr=0.05, batch=5, local_epochs=2), torch.arange(len(start), device="cuda") % 2 == 0
+    work = gpu_jobs(training, start=start + 0.01) + gpu_jobs(training, pull=Pull(0.5, start + 0.1), mask=mask)
+    updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+
+
+@pytest.mark.usefixtures("wide")
+def test_a_wide_model_that_looks_at_values_is_not_recorded():
+    class Moody(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 3))
+
+        def forward(self, images):
+            scores = self.net(images)
+            return scores * 2 if float(images.sum()) > 0 else scores
+
+    network, work = Moody().to("cuda"), gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    train = Cohort(network, device="cuda")
+    updates = train(flatten(network), work, seed=SEED, round_=ROUND)
+    assert train.path == "workers"
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+
+
+@pytest.mark.parametrize("name", ["dense", "convolutions"])
+def test_pulls_and_masks_equal_the_reference(name):
+    network = MODELS[name].to("cuda")
+    start = flatten(network)
+    mask = torch.arange(len(start), device="cuda") % 2 == 0
+    work = gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2), pull=Pull(0.5, start + 0.1), mask=mask)
+    updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+
+
+def test_when_memory_runs_out_fewer_clients_train_at_once(monkeypatch):
+    network, work = MODELS["dense"].to("cuda"), gpu_jobs(Training(lr=0.05, batch=5))
+    tried, real = [], batched._Training
+
+    def small(schedule, *rest):
+        tried.append(schedule.clients)
+        if schedule.clients > 2:
+            raise torch.OutOfMemoryError
+        return real(schedule, *rest)
+
+    monkeypatch.setattr(batched, "_Training", small)
+    said = []
+    updates = Cohort(network, device="cuda", say=said.append)(flatten(network), work, seed=SEED, round_=ROUND)
+    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+    assert tried == [5, 3, 2, 2, 1]
+    assert len(said) == 2
+
+
+def test_scores_equal_those_of_the_cpu():
+    samples = Synthetic(test=600, classes=3, side=6)().test
+    network = ResNet18(width=4)(SHAPE, 3, 0)
+    on_cpu = Evaluator(network).score(flatten(network), samples)
+    on_gpu = Evaluator(network, "cuda").score(flatten(network).cuda(), samples.to("cuda"))
+    assert on_gpu.loss == pytest.approx(on_cpu.loss, rel=1e-3)
+    assert on_gpu.accuracy == pytest.approx(on_cpu.accuracy, abs=0.01)

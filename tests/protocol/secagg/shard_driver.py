@@ -1,0 +1,129 @@
+"""A shard in memory: honest clients, and hooks to drop, replace or corrupt whatever travels."""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from f2ed.core.randomness import stream
+from f2ed.protocol.secagg import Member, Terms, quorum, respond, secure_sum, signing_key
+
+MODEL = hashlib.sha256(b"the global model").digest()
+STEPS = {
+    "all-or-nothing": ("key", "upload"),
+    "dropout-tolerant": ("advertise", "share", "upload", "confirm", "reveal"),
+    "clear": ("upload",),
+}
+
+
+def secret(*name) -> bytes:
+    """Return 32 bytes that only look like entropy: the tests are exact."""
+    return hashlib.sha256("/".join(map(str, name)).encode()).digest()
+
+
+def make_terms(members, mode="dropout-tolerant", **changes) -> Terms:
+    threshold, survivors = quorum(mode, len(members), changes.get("colluders", 0))
+    settings = {
+        "job": "test",
+        "epoch": 0,
+        "round": 0,
+        "shard": 0,
+        "members": tuple(members),
+        "mode": mode,
+        "threshold": threshold,
+        "survivors": survivors,
+        "length": 20,
+        "ring": 32,
+        "bits": 16,
+        "clip": 1.0,
+        "l2": 10.0,
+    }
+    return Terms(**(settings | changes))
+
+
+class Shard:
+    """Clients with ids 1 … size that keep their states between rounds.
+
+    `drop(step, client)` keeps a reply back; `request` and `reply` rewrite what travels, as a lying server or a
+    malicious client would: each is called with (step, client, bytes) and returns bytes.
+    """
+
+    def __init__(self, size: int, mode="dropout-tolerant", seed=0, member=None, **changes):
+        ids = range(1, size + 1)
+        self.seed = seed
+        self.signing = {i: secret(seed, "identity", i) for i in ids}
+        self.roster = {i: signing_key(self.signing[i]) for i in ids}
+        self.terms = make_terms(ids, mode, **changes)
+        self.members = {
+            i: Member(id=i, signing_key=self.signing[i], roster=self.roster, job="test", **(member or {})) for i in ids
+        }
+        self.states = dict.fromkeys(ids, b"")
+        self.refusals: dict[int, str] = {}
+        self.models = dict.fromkeys(ids, MODEL)
+        self.uploads: dict[int, bytes] = {}
+        self.keys = ()
+        high = 2 ** min(self.terms.ring, 63)
+        dtype = {16: np.uint16, 64: np.uint64}.get(self.terms.ring, np.uint32)
+        self.vectors = {i: stream(seed, "vector", i).integers(0, high, self.terms.length, dtype=dtype) for i in ids}
+        self.calls = 0
+
+    def respond(self, client: int, request: bytes) -> bytes:
+        self.calls += 1
+        answer = respond(
+            self.members[client],
+            self.states[client],
+            request,
+            model=self.models[client],
+            contribution=lambda terms: self.vectors[client].copy(),  # noqa: ARG005
+            entropy=secret(self.seed, "entropy", client, self.calls),
+        )
+        self.states[client] = answer.state
+        if answer.refusal is not None:
+            self.refusals[client] = answer.refusal
+        return answer.reply
+
+    def run(
+        self,
+        drop: Callable[[str, int], bool] = lambda step, client: False,  # noqa: ARG005
+        request: Callable[[str, int, bytes], bytes] = lambda step, client, data: data,  # noqa: ARG005
+        reply: Callable[[str, int, bytes], bytes] = lambda step, client, data: data,  # noqa: ARG005
+        terms: Terms | None = None,
+    ):
+        """Run one round one reply at a time, and return the server's outcome."""
+        terms = terms or self.terms
+        server = secure_sum(terms, self.roster, model=MODEL, keys=self.keys)
+        steps = list(STEPS[terms.mode])
+        if self.keys:
+            steps.remove("key")
+        if terms.mode == "dropout-tolerant" and not terms.consistent:
+            steps.remove("confirm")
+        try:
+            requests = next(server)
+            for step in steps:
+                following = {}
+                for client, asked in requests.items():
+                    if drop(step, client):
+                        continue
+                    answer = reply(step, client, self.respond(client, request(step, client, asked)))
+                    if step == "upload":
+                        self.uploads[client] = answer
+                    following = server.send({client: answer})
+                requests = following or server.send({})
+        except StopIteration as stop:
+            if terms.mode == "all-or-nothing":
+                self.keys = stop.value.keys
+            return stop.value
+        raise AssertionError("the server asked for more steps than the protocol has")
+
+    def next_round(self):
+        """Return the terms of the round after."""
+        self.terms = msgspec.structs.replace(self.terms, round=self.terms.round + 1)
+        return self.terms
+
+    def sum_of(self, clients) -> list[int]:
+        modulus = 2**self.terms.ring
+        return [sum(int(self.vectors[i][k]) for i in clients) % modulus for k in range(self.terms.length)]
+
+    def total_of(self, outcome) -> list[int]:
+        return [int(word) % 2**self.terms.ring for word in outcome.total]

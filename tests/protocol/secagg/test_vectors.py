@@ -1,0 +1,108 @@
+"""The transcript vectors: every message to the byte, every refusal by its name."""
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from f2ed.protocol.primitives.ring import Ring
+from f2ed.protocol.secagg import Member, Terms, respond, secure_sum
+from f2ed.protocol.secagg.terms import bind
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+GOOD = json.loads((VECTORS / "secagg_good.json").read_text())["rounds"]
+BAD = json.loads((VECTORS / "secagg_bad.json").read_text())
+
+
+def name_of(vector):
+    return vector["name"]
+
+
+def setting(vector):
+    terms = msgspec.convert([vector["terms"][name] for name in Terms.__struct_fields__], Terms)
+    roster = {int(client): bytes.fromhex(key) for client, key in vector["roster"].items()}
+    return terms, roster, bytes.fromhex(vector["model"])
+
+
+def answer(vector, client, state, request, entropy=bytes(32)):
+    terms, roster, model = setting(vector)
+    signing = bytes.fromhex(vector["signing_keys"][str(client)])
+    member = Member(id=client, signing_key=signing, roster=roster, job=terms.job)
+    words = np.array(vector["vectors"][str(client)], Ring(terms.ring).dtype)
+    return respond(member, state, request, model=model, contribution=lambda _: words, entropy=entropy)
+
+
+@pytest.mark.parametrize("vector", GOOD, ids=name_of)
+def test_the_context_is_as_written(vector):
+    terms, roster, model = setting(vector)
+    assert bind(terms, roster, model).hex() == vector["context"]
+
+
+@pytest.mark.parametrize("vector", GOOD, ids=name_of)
+def test_the_clients_say_what_is_written(vector):
+    states = {}
+    for message in vector["messages"]:
+        client = message["client"]
+        given = answer(
+            vector,
+            client,
+            states.get(client, b""),
+            bytes.fromhex(message["request"]),
+            bytes.fromhex(message["entropy"]),
+        )
+        assert given.reply.hex() == message["reply"]
+        states[client] = given.state
+
+
+def replay(vector, replies):
+    """Feed a server written replies, check its requests where they are written too, and return its outcome."""
+    terms, roster, model = setting(vector)
+    server = secure_sum(terms, roster, model=model)
+    requests = next(server)
+    steps = list(dict.fromkeys(message["step"] for message in replies))
+    for step in steps:
+        said = [message for message in replies if message["step"] == step]
+        for message in said:
+            assert requests[message["client"]].hex() == message.get("request", requests[message["client"]].hex())
+        try:
+            requests = server.send({message["client"]: bytes.fromhex(message["reply"]) for message in said})
+            requests = requests or server.send({})
+        except StopIteration as stop:
+            return stop.value
+    pytest.fail("the server asked for more than is written")
+
+
+@pytest.mark.parametrize("vector", GOOD, ids=name_of)
+def test_the_server_asks_what_is_written_and_finds_the_sum(vector):
+    outcome = replay(vector, vector["messages"])
+    assert list(outcome.survivors) == vector["survivors"]
+    assert [int(word) % 2 ** vector["terms"]["ring"] for word in outcome.total] == vector["sum"]
+    wanted = np.sum([vector["vectors"][str(client)] for client in vector["survivors"]], axis=0, dtype=object)
+    assert vector["sum"] == [word % 2 ** vector["terms"]["ring"] for word in wanted]
+
+
+@pytest.mark.parametrize("vector", BAD["to_client"], ids=name_of)
+def test_a_client_refuses_what_must_be_refused(vector):
+    given = answer(vector, vector["client"], bytes.fromhex(vector["state"]), bytes.fromhex(vector["request"]))
+    assert given.refusal is not None
+    assert vector["refusal"] in given.refusal
+
+
+@pytest.mark.parametrize("vector", BAD["to_server"], ids=name_of)
+def test_a_server_drops_who_must_be_dropped(vector):
+    outcome = replay(vector, vector["replies"])
+    assert vector["reason"] in outcome.dropped[vector["dropped"]]
+    assert list(outcome.survivors) == vector["survivors"]
+    assert [int(word) for word in outcome.total] == vector["sum"]
+
+
+def test_the_files_are_what_the_script_writes(monkeypatch):
+    monkeypatch.syspath_prepend(str(VECTORS))
+    monkeypatch.delitem(sys.modules, "generate", raising=False)
+    import generate
+
+    for file, content in generate.build().items():
+        assert json.loads((VECTORS / file).read_text()) == json.loads(json.dumps(content))

@@ -1,0 +1,216 @@
+"""Write the transcript vectors of the secure aggregation: `python tests/vectors/generate.py`.
+
+`secagg_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply, and the sum.
+`secagg_bad.json` holds single messages that must be refused, with what the refusal must say: to a client in a given
+state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "secagg"))
+
+from f2ed.protocol.primitives.crypto import sign  # noqa: E402
+from f2ed.protocol.secagg import keys  # noqa: E402
+from f2ed.protocol.secagg.messages import (
+    Advertisement,
+    Alive,
+    Confirmations,
+    Delivery,
+    Peers,
+    Reveal,
+    Shares,
+    SignedKey,
+    Upload,
+    read_reply,
+    read_request,
+    write,
+)
+from f2ed.protocol.secagg.terms import bind  # noqa: E402
+from tests.protocol.secagg.shard_driver import MODEL, Shard, secret  # noqa: E402
+
+GOOD = {
+    "all-or-nothing, four members": {"size": 4, "mode": "all-or-nothing"},
+    "all-or-nothing, three members, 16-bit ring": {"size": 3, "mode": "all-or-nothing", "ring": 16, "bits": 12},
+    "dropout-tolerant, nobody drops": {"size": 4},
+    "dropout-tolerant, packed 24-bit ring, public weights": {
+        "size": 3, "ring": 24, "bits": 20, "weights": (1, 2, 3), "weight_cap": 3,
+    },
+    "dropout-tolerant, 64-bit ring, one colluder": {"size": 5, "ring": 64, "bits": 30, "colluders": 1},
+    "dropout-tolerant, one drops before sharing": {"size": 5, "drop": ("share", 2)},
+    "dropout-tolerant, one drops before uploading": {"size": 5, "drop": ("upload", 4)},
+    "dropout-tolerant, one drops before confirming": {"size": 5, "drop": ("confirm", 1)},
+    "dropout-tolerant, one drops before revealing": {"size": 5, "drop": ("reveal", 3)},
+    "dropout-tolerant, consistency step skipped": {
+        "size": 5, "threshold": 4, "survivors": 4, "consistent": False, "drop": ("upload", 5),
+    },
+    "dropout-tolerant, noise that three members carry": {"size": 4, "noise": 1.5, "carriers": 3},
+}  # fmt: skip
+
+
+def flip(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+def first(items: tuple, **changes) -> tuple:
+    """Change fields of the first item."""
+    return (replace(items[0], **changes), *items[1:])
+
+
+# What the server says to client 2 of five, and what must be in its refusal.
+TO_CLIENT = {
+    "a peer's mask key is substituted": (
+        "share", lambda m: Peers(first(m.advertisements, mask=flip(m.advertisements[0].mask))), "does not verify"),
+    "a peer's signature is spoilt": (
+        "share", lambda m: Peers(first(m.advertisements, signature=bytes(64))), "does not verify"),
+    "its own keys are absent": (
+        "share", lambda m: Peers((m.advertisements[0], *m.advertisements[2:])), "absent or were replaced"),
+    "a key is there twice": (
+        "share", lambda m: Peers((m.advertisements[0], *m.advertisements)), "names one twice"),
+    "too few advertised": ("share", lambda m: Peers(m.advertisements[:2]), "2 members advertised"),
+    "a ciphertext is corrupted": (
+        "upload", lambda m: Delivery(first(m.parcels, sealed=flip(m.parcels[0].sealed))), "does not open"),
+    "a commitment is corrupted": (
+        "upload", lambda m: Delivery(first(m.parcels, seed=flip(m.parcels[0].seed))), "committed to another share"),
+    "a parcel for another client": (
+        "upload", lambda m: Delivery(first(m.parcels, recipient=3)), "was delivered to client 2"),
+    "too few shared": ("upload", lambda m: Delivery(m.parcels[:1]), "2 members shared"),
+    "it is said to have dropped": ("confirm", lambda _: Alive((1, 3, 4, 5)), "said to have dropped out"),
+    "a survivor who never shared": ("confirm", lambda m: Alive((*m.clients, 9)), "never shared"),
+    "too few are alive": ("confirm", lambda _: Alive((1, 2)), "2 members are alive"),
+    "a survivor twice": ("confirm", lambda _: Alive((1, 2, 2, 3)), "names one twice"),
+    "a confirmation of another list": (
+        "reveal", lambda m: Confirmations(first(m.signatures, signature=bytes(64))), "split view"),
+    "too few confirmed": ("reveal", lambda m: Confirmations(m.signatures[:2]), "2 confirmed"),
+    "a step is skipped": ("confirm", lambda _: Confirmations(()), "out of order"),
+}  # fmt: skip
+
+# What client 2 of five says to the server, and why it must be dropped.
+TO_SERVER = {
+    "keys with a bad signature": ("advertise", Advertisement, lambda m: replace(m, signature=bytes(64)), "not verify"),
+    "keys in another's name": ("advertise", Advertisement, lambda m: replace(m, client=3), "in the name of client 3"),
+    "a destination is missing": (
+        "share", Shares, lambda m: replace(m, parcels=m.parcels[1:]), "exactly the other members"),
+    "a destination is itself": (
+        "share", Shares, lambda m: replace(m, parcels=first(m.parcels, recipient=2)), "exactly the other members"),
+    "an upload of another length": (
+        "upload", Upload, lambda m: replace(m, payload=bytes(m.payload)[1:]), "an upload of 23 bytes"),
+    "an upload under another context": ("upload", Upload, lambda m: replace(m, tag=bytes(8)), "another context"),
+    "a wrong share": (
+        "reveal", Reveal, lambda m: Reveal(first(m.shares, share=bytes(33))), "does not match its commitment"),
+    "a share is missing": ("reveal", Reveal, lambda m: Reveal(m.shares[1:]), "exactly one per member"),
+}  # fmt: skip
+
+
+def setting(shard: Shard) -> dict:
+    """Describe what all parties hold before the round."""
+    return {
+        "terms": dict(zip(shard.terms.__struct_fields__, to_builtins(shard.terms), strict=True)),
+        "signing_keys": {str(c): key.hex() for c, key in shard.signing.items()},
+        "roster": {str(c): key.hex() for c, key in shard.roster.items()},
+        "model": MODEL.hex(),
+        "context": bind(shard.terms, shard.roster, MODEL).hex(),
+        "vectors": {str(c): [int(word) for word in vector] for c, vector in shard.vectors.items()},
+    }
+
+
+def good(name: str, size: int, drop: tuple[str, int] | None = None, mode: str = "dropout-tolerant", **changes) -> dict:
+    shard, messages, asked = Shard(size, mode, seed=name, length=6, **changes), [], {}
+
+    def request(_step, client, data):
+        asked[client] = data
+        return data
+
+    def reply(step, client, data):
+        entropy = secret(shard.seed, "entropy", client, shard.calls)
+        messages.append(
+            {
+                "step": step,
+                "client": client,
+                "entropy": entropy.hex(),
+                "request": asked[client].hex(),
+                "reply": data.hex(),
+            }
+        )
+        return data
+
+    outcome = shard.run(drop=lambda step, client: (step, client) == drop, request=request, reply=reply)
+    return {
+        "name": name,
+        **setting(shard),
+        "messages": messages,
+        "survivors": list(outcome.survivors),
+        "sum": shard.total_of(outcome),
+    }
+
+
+def bad_for_client(name: str, step: str, change, refusal: str) -> dict:
+    shard, found = Shard(5, seed=name, length=6), {}
+
+    def request(at, client, data):
+        if (at, client) != (step, 2):
+            return data
+        data = write(change(read_request(data)))
+        found.update(state=shard.states[2].hex(), request=data.hex())
+        return data
+
+    shard.run(request=request)
+    return {"name": name, "client": 2, **setting(shard), **found, "refusal": refusal}
+
+
+def bad_for_server(name: str, step: str, kind: type, change, reason: str) -> dict:
+    shard, replies = Shard(5, seed=name, length=6), []
+
+    def reply(at, client, data):
+        if (at, client) == (step, 2):
+            data = write(change(read_reply(kind, data, payload=1000)))
+        replies.append({"step": at, "client": client, "reply": data.hex()})
+        return data
+
+    outcome = shard.run(reply=reply)
+    return {
+        "name": name, **setting(shard), "replies": replies, "dropped": 2, "reason": reason,
+        "survivors": list(outcome.survivors), "sum": shard.total_of(outcome),
+    }  # fmt: skip
+
+
+def bad_epoch_key() -> dict:
+    """Return an epoch key that was signed for another epoch."""
+    name = "the key of another epoch"
+    shard = Shard(3, "all-or-nothing", seed=name, length=6)
+    found = {}
+
+    def request(step, client, data):
+        if (step, client) != ("upload", 2):
+            return data
+        ask = read_request(data)
+        stale = SignedKey(1, ask.keys[0].key, bytes(64))
+        stale = replace(stale, signature=sign(shard.signing[1], keys.epoch_key(bytes(32), stale)))
+        data = write(replace(ask, keys=(stale, *ask.keys[1:])))
+        found.update(state=shard.states[2].hex(), request=data.hex())
+        return data
+
+    shard.run(request=request)
+    return {"name": name, "client": 2, **setting(shard), **found, "refusal": "does not verify"}
+
+
+def build() -> dict[str, dict]:
+    """Return the contents of the files by name."""
+    return {
+        "secagg_good.json": {"version": 1, "rounds": [good(name, **how) for name, how in GOOD.items()]},
+        "secagg_bad.json": {
+            "version": 1,
+            "to_client": [*(bad_for_client(name, *how) for name, how in TO_CLIENT.items()), bad_epoch_key()],
+            "to_server": [bad_for_server(name, *how) for name, how in TO_SERVER.items()],
+        },
+    }
+
+
+if __name__ == "__main__":
+    for file, content in build().items():
+        (HERE / file).write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,72 @@
+import io
+from math import inf
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import ServerApp
+
+from f2ed import Mean
+from f2ed.flower import F2ed
+from f2ed.flower import transport as exchange
+from sums.desk import Desk
+from sums.task import CLIP, start
+from sums.watched import Clock, Watched
+
+app = ServerApp()
+
+
+class Ended(Exception):
+    """The test has seen enough."""
+
+
+@app.main()
+def main(grid, context):
+    settings = context.run_config
+    strategy = F2ed(
+        roster=settings["f2ed-roster"],
+        estimator=Mean(),
+        mode=settings["f2ed-mode"],
+        min_crowd=3,
+        clip=CLIP,
+        l2=1.0 if settings["f2ed-noise"] else inf,
+        noise=settings["f2ed-noise"] or None,
+        deadline=600.0,
+        train_deadline=600.0,
+        checkpoint=settings["f2ed-checkpoint"],
+        audit=settings["f2ed-audit"],
+    )
+    arrays = ArrayRecord({"x": Array(start())})
+    if not settings["desk"]:
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=settings["num-rounds"])
+        return
+    desk = Desk(settings["desk"])
+    exchange.time = clock = Clock()
+    grid = Watched(grid, desk, clock)
+    if settings["plain-first"]:
+        unprotected(grid, arrays, nodes=len(strategy.roster.clients))
+        desk.put("plain")
+
+    def after(number, model):
+        """Show the model, and wait until the test wants another round."""
+        file = io.BytesIO()
+        np.save(file, model["x"].numpy())
+        desk.record(f"models/{number}.npy", file.getvalue())
+        desk.put(f"ended/{number}")
+        wanted = desk.wait(f"begin/{number + 1}")
+        if wanted == "end":
+            raise Ended
+        strategy._deadlines = 600.0, float(wanted)
+
+    try:
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1000, evaluate_fn=after)
+    except Ended:
+        return
+
+
+def unprotected(grid, arrays, *, nodes):
+    """Ask every node for its plain update and hold all of them, as any strategy of Flower does."""
+    grid.until_connected(nodes)
+    content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 0})})
+    messages = [Message(content, node, "train.plain") for node in grid.get_node_ids()]
+    replies = list(grid.send_and_receive(messages))
+    return [reply.content["arrays"]["x"].numpy() for reply in replies]
