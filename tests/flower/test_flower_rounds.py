@@ -14,7 +14,7 @@ from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import signed, write_roster
 from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes, reply_content
-from f2ed.guarantees.leakage import exposure
+from f2ed.guarantees import exposure
 from f2ed.protocol.aggregation import Task, shard_means
 from f2ed.protocol.dp.accountant import epsilon
 from f2ed.protocol.sharding import Batches, EveryRound

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import advise
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 from f2ed.guarantees.planner import percent
 
 counts = st.integers(2, 600)

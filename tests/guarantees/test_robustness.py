@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 
 
 @pytest.mark.parametrize(

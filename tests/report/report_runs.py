@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 from f2ed.records import RoundRecord, RunHeader, Seconds, line
 
 ROUNDS = 12

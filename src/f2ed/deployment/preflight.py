@@ -7,8 +7,8 @@ from flwr.supercore import log
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster
 from f2ed.guarantees import Guarantee, Meter
-from f2ed.guarantees import robustness as guarantee
-from f2ed.guarantees.leakage import forecast as leak
+from f2ed.guarantees import guarantee
+from f2ed.guarantees import leak
 from f2ed.protocol.aggregation import Audit, Protocol
 
 __all__ = ["Watch", "judge"]

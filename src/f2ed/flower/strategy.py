@@ -27,7 +27,7 @@ from f2ed.flower.ledger import Ledger, announce
 from f2ed.flower.node_registry import Directory
 from f2ed.flower.report import RoundReport, append, report
 from f2ed.flower.transport import Line, Round
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 from f2ed.protocol.aggregation import Audit, EpochKeys, Protocol, Task, shard_means
 from f2ed.protocol.dp.noise import Noise
 from f2ed.protocol.quantization.encoding import Encoding

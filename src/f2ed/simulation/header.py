@@ -12,7 +12,7 @@ import torch
 import f2ed
 from f2ed.estimators.base import withstood
 from f2ed.guarantees import Guarantee
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 from f2ed.learning import Partition
 from f2ed.protocol.secagg import Mode, quorum
 from f2ed.protocol.sharding import Plan

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from f2ed.guarantees import Leak, Meter
-from f2ed.guarantees.leakage import forecast as leak
+from f2ed.guarantees import leak
 from f2ed.guarantees.leakage.forecast import LeakMode
 from f2ed.protocol.sharding import Plan, Schedule
 from f2ed.records import Forecast, Reading

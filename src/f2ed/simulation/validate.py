@@ -6,7 +6,7 @@ from typing import TypeVar
 from f2ed.attacks import Exam, Examples, Palette
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.guarantees import robustness as guarantee
+from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
 from f2ed.protocol.aggregation import Price, Task, shard_terms
 from f2ed.protocol.aggregation import noise_cost as price
