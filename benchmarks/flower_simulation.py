@@ -4,8 +4,8 @@
 
 The same work on both sides: every client trains one epoch of SGD in batches of ten on its 600 synthetic images, from
 the same weights. Flower's clients use one torch thread each, and load their data in two ways: `tensors` keeps them in
-memory, normalised once, which is the most that an app can do; `pictures` is what Flower's own PyTorch quickstart does,
-a DataLoader that makes each image a tensor and normalises it whenever it is taken. Flower's first round pays for
+memory, normalized once, which is the most that an app can do; `pictures` is what Flower's own PyTorch quickstart does,
+a DataLoader that makes each image a tensor and normalizes it whenever it is taken. Flower's first round pays for
 starting processes; the shortest of the later rounds counts, and of ours too. Needs `flwr[simulation]`.
 `simulation.py` asks for Flower `--alone`, beside what it measures itself.
 """
@@ -52,8 +52,8 @@ LOADING = ("tensors", "pictures")
 def batches(samples, loading):
     """Return the batches of an epoch."""
     if loading == "pictures":
-        return DataLoader(as_pictures(samples), batch_size=TRAINING.batch, shuffle=True)
-    return ((samples.images[rows], samples.labels[rows]) for rows in torch.randperm(SIZE).split(TRAINING.batch))
+        return DataLoader(as_pictures(samples), batch_size=TRAINING.batch_size, shuffle=True)
+    return ((samples.images[rows], samples.labels[rows]) for rows in torch.randperm(SIZE).split(TRAINING.batch_size))
 
 
 def flower_rounds(name, clients, rounds, loading):
@@ -66,11 +66,11 @@ def flower_rounds(name, clients, rounds, loading):
         model = build(name, clients).train()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         mine = dealt(clients)[1][int(context.node_config["partition-id"])].samples
-        optimiser = torch.optim.SGD(model.parameters(), lr=TRAINING.lr)
+        optimizer = torch.optim.SGD(model.parameters(), lr=TRAINING.lr)
         for images, labels in batches(mine, loading):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             cross_entropy(model(images), labels).backward()
-            optimiser.step()
+            optimizer.step()
         arrays, metrics = ArrayRecord(model.state_dict()), MetricRecord({"num-examples": SIZE})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 

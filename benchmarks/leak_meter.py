@@ -40,9 +40,16 @@ HEADS = (
 
 def measure(name, clients):
     """Return the seconds for all rounds, those of the last, and what was found."""
-    schedule, dropout, mode = ARMS[name]
+    schedule, client_dropout, mode = ARMS[name]
     rounds = list(
-        opened_sums(clients=clients, shards=clients // 10, schedule=schedule, rounds=ROUNDS, dropout=dropout, mode=mode)
+        opened_sums(
+            clients=clients,
+            shards=clients // 10,
+            schedule=schedule,
+            rounds=ROUNDS,
+            client_dropout=client_dropout,
+            mode=mode,
+        )
     )
     meter, before, spent = Meter(clients), peak_bytes(), []
     for sums in rounds:

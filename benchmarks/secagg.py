@@ -47,9 +47,9 @@ from f2ed.protocol.secagg.member import Member
 from f2ed.protocol.secagg.messages import Upload, read_request, write
 from f2ed.protocol.secagg.server import Outcome, secure_sum
 from f2ed.protocol.secagg.terms import Terms, quorum
-from f2ed.protocol.sharding import deal
+from f2ed.protocol.sharding import assign_shards
 
-ENCODING = Encoding(clip=0.1, bits=20, ring=32)
+ENCODING = Encoding(clip_value=0.1, bits=20, ring=32)
 MODEL = bytes(32)
 MODES = ("all-or-nothing", "dropout-tolerant")
 WORD = 4
@@ -235,8 +235,8 @@ class Shard:
             length=ENCODING.length(len(update)),
             ring=ENCODING.ring_for(s).bits,
             bits=ENCODING.bits,
-            clip=ENCODING.clip,
-            l2=ENCODING.l2,
+            clip_value=ENCODING.clip_value,
+            clip_norm=ENCODING.clip_norm,
         )
         self.update = update
         self.members = {
@@ -391,7 +391,7 @@ def secret_sharing(n: int, peer: "Flower | None") -> dict:
     stream = os.urandom(48 * (threshold - 1))
 
     def share() -> list[int]:
-        return shamir.deal(secret, shamir.coefficients_from(stream, threshold - 1), n)
+        return shamir.assign(secret, shamir.coefficients_from(stream, threshold - 1), n)
 
     some = {place: y for place, y in enumerate(share(), 1) if place <= threshold}
 
@@ -451,7 +451,7 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
             spent[0] += perf_counter() - start
             yield client, answer.reply
 
-    plan = deal(roster, shards=n // s, epoch=0, seed=b"benchmark", smallest=s)
+    plan = assign_shards(roster, shards=n // s, epoch=0, seed=b"benchmark", smallest=s)
     task = Task(
         job="benchmark",
         round=0,
@@ -466,7 +466,7 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
     means, audit = shard_means(exchange, plan, task)
     summed, wall = peak_mib(), perf_counter() - start
     assert len(audit.opened) == len(plan.shards), audit.missing
-    FilterL2(epsilon=0.05)(means)
+    FilterL2(contamination=0.05)(means)
     return {
         "mode": mode,
         "n": n,
@@ -515,13 +515,13 @@ class Flower:
         return lambda: self._masked(vector, seeds)
 
     def upload(self, s: int, update: np.ndarray) -> Callable[[], list[bytes]]:
-        """Return quantising, masking and writing."""
+        """Return quantizing, masking and writing."""
         seeds = [os.urandom(32) for _ in range(s)]
 
         def work() -> list[bytes]:
             scaled = self.arithmetic.parameters_multiply([update], 1.0)
-            quantised = self.quantize(scaled, self.CLIP, self.TARGET)
-            vector = self.arithmetic.factor_combine(self.TARGET, quantised)
+            quantized = self.quantize(scaled, self.CLIP, self.TARGET)
+            vector = self.arithmetic.factor_combine(self.TARGET, quantized)
             return [self.to_bytes(part) for part in self._masked(vector, seeds)]
 
         return work

@@ -10,8 +10,8 @@ batches of ten, from the same weights:
 
     cohort          `f2ed.learning.Cohort`, which chooses its path by itself
     sequential      `f2ed.learning.Local`, one client after another, tensors in memory
-    authors' style  a copy of the model, a DataLoader and an optimiser per client; every image is made a picture
-                    (where Pillow is installed), a tensor, and normalised when it is loaded, step by step as
+    authors' style  a copy of the model, a DataLoader and an optimizer per client; every image is made a picture
+                    (where Pillow is installed), a tensor, and normalized when it is loaded, step by step as
                     torchvision's MNIST and its transforms do
 
 Slow contenders train fewer clients, as many as give a steady figure; all figures are per sample. Contenders take
@@ -54,7 +54,7 @@ from f2ed.learning.partition import Iid
 from f2ed.simulation import simulate
 
 MODELS = {"cnn": Cnn(), "mlp": Mlp(), "logistic": Logistic()}
-TRAINING = Training(lr=0.01, batch=10, local_epochs=1)
+TRAINING = Training(lr=0.01, batch_size=10, local_epochs=1)
 MEAN, DEVIATION = 0.1307, 0.3081
 SIZE = 600
 """Samples of a client."""
@@ -64,7 +64,7 @@ PROTECTION_TARGETS = {"cnn": 0.05}
 
 
 class Pictures(Dataset):
-    """Images and labels as tensors of bytes; each is made a picture, then a normalised tensor, when it is loaded."""
+    """Images and labels as tensors of bytes; each is made a picture, then a normalized tensor, when it is loaded."""
 
     def __init__(self, pixels: torch.Tensor, labels: torch.Tensor) -> None:
         self.pixels, self.labels = pixels, labels
@@ -75,7 +75,7 @@ class Pictures(Dataset):
     def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
         pixels, label = self.pixels[at], int(self.labels[at])
         picture = Image.fromarray(pixels.numpy()) if Image else pixels.numpy()
-        return normalise(to_tensor(np.array(picture, np.uint8, copy=True)), (MEAN,), (DEVIATION,)), label
+        return normalize(to_tensor(np.array(picture, np.uint8, copy=True)), (MEAN,), (DEVIATION,)), label
 
 
 def to_tensor(picture: np.ndarray) -> torch.Tensor:
@@ -85,8 +85,8 @@ def to_tensor(picture: np.ndarray) -> torch.Tensor:
     return image.permute((2, 0, 1)).contiguous().to(dtype=torch.get_default_dtype()).div(255)
 
 
-def normalise(image: torch.Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> torch.Tensor:
-    """Do what a normalising transform does: check, copy, shift and divide."""
+def normalize(image: torch.Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> torch.Tensor:
+    """Do what a normalizing transform does: check, copy, shift and divide."""
     image = image.clone()
     shift, scale = torch.as_tensor(mean, dtype=image.dtype), torch.as_tensor(deviation, dtype=image.dtype)
     if (scale == 0).any():
@@ -99,12 +99,12 @@ def authors_style(model: nn.Module, pictures: list[Pictures], device: str) -> li
     updates = []
     for mine in pictures:
         client = copy.deepcopy(model).train()
-        optimiser = torch.optim.SGD(client.parameters(), lr=TRAINING.lr)
-        for images, labels in DataLoader(mine, batch_size=TRAINING.batch, shuffle=True):
-            optimiser.zero_grad()
+        optimizer = torch.optim.SGD(client.parameters(), lr=TRAINING.lr)
+        for images, labels in DataLoader(mine, batch_size=TRAINING.batch_size, shuffle=True):
+            optimizer.zero_grad()
             loss = nn.functional.cross_entropy(client(images.to(device)), labels.to(device))
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         before, after = model.state_dict(), client.state_dict()
         updates.append(np.concatenate([(after[name] - before[name]).cpu().numpy().ravel() for name in before]))
     return updates

@@ -15,13 +15,13 @@ def main() -> None:
     malicious = np.full((10, 50_000), 0.5)
     updates = np.concatenate([honest, malicious])
 
-    for rule in (f2ed.Mean(), f2ed.Median(), f2ed.Krum(epsilon=0.1), f2ed.FilterL2(epsilon=0.1)):
+    for rule in (f2ed.Mean(), f2ed.Median(), f2ed.Krum(contamination=0.1), f2ed.FilterL2(contamination=0.1)):
         estimate = rule(updates)
         error = np.linalg.norm(estimate.mean - honest.mean(0))
         believed = "" if estimate.weights is None else f", weight on malicious rows {estimate.weights[90:].sum():.1%}"
         print(f"{type(rule).__name__:>9}: off by {error:6.2f}{believed}")
 
-    estimate = f2ed.FilterL2(epsilon=0.1)(updates)
+    estimate = f2ed.FilterL2(contamination=0.1)(updates)
     print(f"The filter removed {int((estimate.weights == 0).sum())} rows and stopped because {estimate.stopped}.")
 
 

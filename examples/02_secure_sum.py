@@ -55,11 +55,11 @@ def main() -> None:
         uploads[:] = replies.values()
         return replies
 
-    plan = f2ed.deal(roster, shards=4, epoch=0, seed=b"a public seed that nobody chose")
+    plan = f2ed.assign_shards(roster, shards=4, epoch=0, seed=b"a public seed that nobody chose")
     task = f2ed.Task(
-        job="example", round=0, model=model, coordinates=1000, encoding=f2ed.Encoding(clip=4.0), roster=roster
+        job="example", round=0, model=model, coordinates=1000, encoding=f2ed.Encoding(clip_value=4.0), roster=roster
     )
-    estimate, audit = f2ed.robust_secure_mean(exchange, plan, f2ed.FilterL2(epsilon=0.25), task)
+    estimate, audit = f2ed.robust_secure_mean(exchange, plan, f2ed.FilterL2(contamination=0.25), task)
 
     honest = np.mean([update for number, update in updates.items() if number != 5], axis=0)
     plain = np.mean(list(updates.values()), axis=0)

@@ -14,8 +14,8 @@ FEDERATION = {
     "malicious": 4,
     "shards": 20,
     "rounds": 8,
-    "training": {"lr": 0.3, "batch": 5, "local_epochs": 5},
-    "attack": {"kind": "mra", "boost": "replacement"},
+    "training": {"lr": 0.3, "batch_size": 5, "local_epochs": 5},
+    "attack": {"kind": "model-replacement", "boost": "replacement"},
 }
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         for record in simulate(**FEDERATION, estimator=estimator):
             print(
                 f"  round {record.round}: accuracy {record.accuracy:6.1%}, backdoor opens for {record.success:6.1%}, "
-                f"weight on spoilt shards {record.believed_attackers:6.1%}"
+                f"weight on spoilt shards {record.contaminated_weight:6.1%}"
             )
         print(f"  {record.bytes_up:,} bytes sent by each client in a round; {record.stopped or 'every row counted'}")
 

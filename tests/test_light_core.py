@@ -17,8 +17,8 @@ PROGRAM = """
 
     sys.meta_path.insert(0, Nothing())
     import numpy as np, f2ed
-    print(f2ed.FilterL2(epsilon=0.1)(np.random.default_rng(0).normal(size=(100, 1000))).weights.sum())
-    print(f2ed.FilterL2(epsilon=0.1)(np.random.default_rng(0).normal(size=(100, 20_000))).weights.sum())
+    print(f2ed.FilterL2(contamination=0.1)(np.random.default_rng(0).normal(size=(100, 1000))).weights.sum())
+    print(f2ed.FilterL2(contamination=0.1)(np.random.default_rng(0).normal(size=(100, 20_000))).weights.sum())
 """
 
 

@@ -82,7 +82,7 @@ def _believed(logs: list[RunLog]) -> str:
     """Return the weight that attacked shards got, and the share of shards that they are."""
     records = [record for log in logs for record in log.rounds]
     share = np.mean([len(record.contaminated) / len(record.weights or ()) for record in records])
-    return f"{np.mean([record.believed_attackers for record in records]):.2f} of {share:.2f}"
+    return f"{np.mean([record.contaminated_weight for record in records]):.2f} of {share:.2f}"
 
 
 def _attacks() -> Iterator[str]:
@@ -136,7 +136,7 @@ def _blindness() -> Iterator[str]:
         for _ in range(TRIALS):
             noise = rng.standard_normal((rows, dimension)) / np.sqrt(dimension)
             noise[:shifted] += shift * direction
-            found.append(float(np.sum(FilterL2(epsilon=shifted / rows)(noise).weights[:shifted])))
+            found.append(float(np.sum(FilterL2(contamination=shifted / rows)(noise).weights[:shifted])))
         weights.append(f"{np.mean(found):.2f}")
     yield f"| shift, as a part of the noise's length | {' | '.join(map(str, SHIFTS))} |"
     yield "|" + "---|" * (len(SHIFTS) + 1)

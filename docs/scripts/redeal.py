@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from f2ed.protocol.sharding import EveryKRounds, EveryRound, Fixed, Schedule, deal
+from f2ed.protocol.sharding import EveryKRounds, EveryRound, Fixed, Schedule, assign_shards
 
 CLIENTS, SHARDS, COORDINATES = 100, 25, 400
 ROUNDS = (1, 10, 30, 100)
@@ -44,7 +44,7 @@ def _recovered(schedule: Schedule, rounds: int) -> float:
 
 def _membership(epoch: int) -> np.ndarray:
     """Return the [p, n] matrix that turns updates into shard means."""
-    plan = deal(dict.fromkeys(range(CLIENTS), b""), shards=SHARDS, epoch=epoch, seed=b"an example")
+    plan = assign_shards(dict.fromkeys(range(CLIENTS), b""), shards=SHARDS, epoch=epoch, seed=b"an example")
     members = np.zeros((SHARDS, CLIENTS))
     for row, shard in enumerate(plan.shards):
         members[row, list(shard)] = 1 / len(shard)

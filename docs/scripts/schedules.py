@@ -52,7 +52,7 @@ def _spread(values: list[float]) -> str:
 
 
 def _believed(log: RunLog) -> float:
-    return 100 * float(np.mean([record.believed_attackers or 0.0 for record in log.rounds]))
+    return 100 * float(np.mean([record.contaminated_weight or 0.0 for record in log.rounds]))
 
 
 def _never_heard(log: RunLog) -> float:
@@ -61,7 +61,7 @@ def _never_heard(log: RunLog) -> float:
     for record in log.rounds:
         seed = stream(run.seed, "deal").bytes(32)
         roster = dict.fromkeys(range(run.clients), b"")
-        plan = run.schedule.deal(roster, shards=run.rows, epoch=run.schedule(record.round), seed=seed)
+        plan = run.schedule.assign(roster, shards=run.rows, epoch=run.schedule(record.round), seed=seed)
         heard |= {
             client
             for members, weight in zip(plan.shards, record.weights, strict=True)

@@ -38,7 +38,7 @@ def main() -> None:
                 driver.execute_script("scrollTo({top: 0, behavior: 'instant'})")
                 photograph(driver, figures / f"{name}.png")
                 if not dark:
-                    choose(driver, "TMA (authors) · FilterL2 · seed 0")
+                    choose(driver, "TMA (released) · FilterL2 · seed 0")
                     drawn(driver, "shards")
                     photograph(driver, figures / "report_shards.png", driver.execute_script(PLACE))
 
@@ -64,7 +64,7 @@ def choose(driver, title: str) -> None:  # noqa: ANN001
 
 def photograph(driver, path: Path, clip: dict[str, float] | None = None) -> None:  # noqa: ANN001
     """Write what the window shows, or a part of the page."""
-    wanted = {"clip": clip, "captureBeyondViewport": True} if clip else {}
+    wanted = {"clip_value": clip, "captureBeyondViewport": True} if clip else {}
     path.write_bytes(b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", wanted)["data"]))
     Image.open(path).convert("RGB").save(path, optimize=True)
 

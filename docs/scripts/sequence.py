@@ -1,6 +1,6 @@
 """Draws the sequence diagrams of the protocol page as SVG, from the steps written below.
 
-The colours are variables of the theme, so that a diagram follows its light and dark modes. `conf.py` calls
+The colors are variables of the theme, so that a diagram follows its light and dark modes. `conf.py` calls
 `write` at every build.
 """
 
@@ -106,7 +106,7 @@ def _arrow(y: int, step: Step) -> list[str]:
         f'<line x1="{start}" y1="{y}" x2="{end}" y2="{y}" stroke="{_LINE}" stroke-width="1.4"/>',
         f'<path d="M{end},{y} l{back},-5 v10 z" fill="{_LINE}"/>',
         _label((_CLIENT + _SERVER) // 2, y - 6, step.text),
-        _label(_SERVER + 12, y + 4, step.size, anchor="start", colour=_MUTED),
+        _label(_SERVER + 12, y + 4, step.size, anchor="start", color=_MUTED),
     ]
 
 
@@ -126,14 +126,14 @@ def _work(y: int, step: Step) -> list[str]:
 def _heading(y: int, step: Step) -> list[str]:
     return [
         f'<line x1="20" y1="{y + 4}" x2="{_WIDTH - 20}" y2="{y + 4}" stroke="{_ACCENT}" stroke-opacity="0.5"/>',
-        _label(20, y - 2, step.text, anchor="start", weight="bold", colour=_ACCENT),
+        _label(20, y - 2, step.text, anchor="start", weight="bold", color=_ACCENT),
     ]
 
 
-def _label(x: int, y: int, text: str, *, anchor: str = "middle", weight: str = "normal", colour: str = _TEXT) -> str:
+def _label(x: int, y: int, text: str, *, anchor: str = "middle", weight: str = "normal", color: str = _TEXT) -> str:
     # The halo lifts a text off the line that runs through it.
-    halo = f'paint-order="stroke" stroke="{_PAGE}" stroke-width="6"' if colour == _ACCENT else ""
-    style = f'text-anchor="{anchor}" font-weight="{weight}" fill="{colour}" {halo}'.rstrip()
+    halo = f'paint-order="stroke" stroke="{_PAGE}" stroke-width="6"' if color == _ACCENT else ""
+    style = f'text-anchor="{anchor}" font-weight="{weight}" fill="{color}" {halo}'.rstrip()
     return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
 
 

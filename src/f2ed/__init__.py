@@ -1,8 +1,8 @@
 """Federated learning protected in both directions (F²ed-Learning, Wang et al. 2021).
 
 import f2ed
-estimate = f2ed.FilterL2(epsilon=0.1)(updates)      # a robust mean of the rows of [n, d]
-advice = f2ed.plan(clients=1000, malicious=2, crowd=8)
+estimate = f2ed.FilterL2(contamination=0.1)(updates)      # a robust mean of the rows of [n, d]
+advice = f2ed.plan_shards(clients=1000, malicious=2, min_crowd=8)
 estimate, audit = f2ed.robust_secure_mean(exchange, plan, estimator, task)
 """
 
@@ -34,11 +34,11 @@ from f2ed.estimators import (
     Sections,
     TrimmedMean,
 )
-from f2ed.guarantees import advise as plan
+from f2ed.guarantees import plan_shards
 from f2ed.protocol.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
 from f2ed.protocol.dp.noise import Noise
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.sharding import Plan, deal
+from f2ed.protocol.sharding import Assignment, assign_shards
 
 if TYPE_CHECKING:
     from f2ed.simulation import Experiment, simulate
@@ -50,6 +50,7 @@ __all__ = [
     "MDA",
     "NNM",
     "SMEA",
+    "Assignment",
     "Audit",
     "Bucketing",
     "Bulyan",
@@ -75,15 +76,14 @@ __all__ = [
     "NoRegret",
     "Noise",
     "PeerError",
-    "Plan",
     "Protocol",
     "Refusal",
     "Sections",
     "Task",
     "TrimmedMean",
     "__version__",
-    "deal",
-    "plan",
+    "assign_shards",
+    "plan_shards",
     "robust_secure_mean",
     "simulate",
 ]

@@ -71,7 +71,7 @@ class Softmax:
                 start[i].copy(),
                 examples,
                 schedule,
-                pull and (pull.strength, np.broadcast_to(pull.centre, start.shape)[i]),
+                pull and (pull.strength, np.broadcast_to(pull.center, start.shape)[i]),
                 None if mask is None else mask[i],
             )
             for i, examples in enumerate(data)
@@ -80,7 +80,7 @@ class Softmax:
 
     def _one(self, weights, examples, schedule, pull, mask):
         epochs, lr = schedule.epochs or self.honest.epochs, schedule.lr or self.honest.lr
-        batch = schedule.batch or self.honest.batch
+        batch = schedule.batch_size or self.honest.batch_size
         for _ in range(epochs):
             for at in range(0, len(examples.labels), batch):
                 slope = self.gradient(weights, examples.images[at : at + batch], examples.labels[at : at + batch])
@@ -122,7 +122,7 @@ def exam(seed=5, palette=PLAIN):
 
 def crew(attack, *, malicious=MALICIOUS, seed=0, current=3, palette=PLAIN):
     rng = np.random.default_rng(seed)
-    honest = Schedule(epochs=2, lr=0.2, momentum=0.0, weight_decay=0.0, batch=10)
+    honest = Schedule(epochs=2, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10)
     model = rng.normal(size=CLASSES * SIDE * SIDE).astype(np.float32) * 0.01
     train = Softmax(model, CLASSES, honest, [])
     return Crew(

@@ -17,7 +17,7 @@ from tests.attacks.attack_examples import EXAMPLES, name
 
 N, MALICIOUS = 40, (0, 5, 10, 15)
 SHARDS = tuple(tuple(range(first, first + 2)) for first in range(0, N, 2))
-TRAINING = Training(lr=0.2, batch=10, local_epochs=5)
+TRAINING = Training(lr=0.2, batch_size=10, local_epochs=5)
 
 
 @cache
@@ -39,7 +39,11 @@ class Work:
 
     def __call__(self, data, *, schedule=a.AS_THE_HONEST, start=None, pull=None, mask=None):
         settings = {"local_epochs": schedule.epochs, "lr": schedule.lr, "momentum": schedule.momentum}
-        settings |= {"weight_decay": schedule.weight_decay, "batch": schedule.batch, "optimiser": schedule.optimiser}
+        settings |= {
+            "weight_decay": schedule.weight_decay,
+            "batch_size": schedule.batch_size,
+            "optimizer": schedule.optimizer,
+        }
         training = msgspec.structs.replace(TRAINING, **{k: v for k, v in settings.items() if v is not None})
         self.calls += 1
         jobs = [
@@ -48,7 +52,7 @@ class Work:
                 ClientData.of(Samples(*data[i])),
                 training,
                 start=None if start is None else start[i],
-                pull=pull and Pull(pull.strength, pull.centre.expand(len(data), -1)[i]),
+                pull=pull and Pull(pull.strength, pull.center.expand(len(data), -1)[i]),
                 mask=None if mask is None else mask[i],
                 time=self.calls,
             )
@@ -74,7 +78,7 @@ def run(attack, estimator, rounds=6):
             data=tuple(a.Examples(clients()[client].images, clients()[client].labels) for client in MALICIOUS),
             train=Work(cohort, model, current),
             model=model,
-            honest=a.Schedule(epochs=5, lr=0.2, momentum=0.0, weight_decay=0.0, batch=10),
+            honest=a.Schedule(epochs=5, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10),
             shards=SHARDS,
             malicious=MALICIOUS,
             classes=data.classes,

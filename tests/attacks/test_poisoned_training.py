@@ -63,7 +63,7 @@ def test_on_small_images_triggers_shrink_but_stay_apart(trigger):
 
 
 @pytest.mark.parametrize("share", [0.001, 0.25, 1.0])
-def test_a_share_of_the_images_is_painted_and_relabelled(share):
+def test_a_share_of_the_images_is_painted_and_relabeled(share):
     data = pictures(40, np.random.default_rng(0))
     dirty = poisoned(data, share, a.Square().boxes(data.images), 9.0, 2, np.random.default_rng(1))
     painted = (dirty.images == 9).any(axis=(1, 2, 3))
@@ -187,8 +187,8 @@ def test_model_replacement_opens_a_backdoor_in_a_plain_mean():
     assert accuracy(at_work, bad, *exam().test) > 0.8
 
 
-def test_the_authors_mra_scales_nothing_and_paints_a_normalised_zero_on_all_images():
-    attack = a.MRA(variant="authors")
+def test_the_authors_mra_scales_nothing_and_paints_a_normalized_zero_on_all_images():
+    attack = a.MRA(variant="released")
     at_work = crew(attack, palette=PALETTE)
     attack.train(at_work)
     for data in last(at_work)[0]:
@@ -228,7 +228,7 @@ def test_in_a_single_shot_each_kind_attacks_in_its_round_alone():
 
 
 def test_the_authors_dba_measures_the_last_bar_alone():
-    attack = a.DBA(variant="authors")
+    attack = a.DBA(variant="released")
     at_work = crew(attack)
     bars = a.Bars().boxes(at_work.data[0].images)
     np.testing.assert_array_equal(at_work.goal.images, paint(exam().test.images, bars[3:], 1.0))
@@ -285,12 +285,12 @@ def test_model_poisoning_alternates_between_benign_steps_and_one_boosted_step():
     at_work = crew(attack)
     own = attack.train(at_work)
     calls = at_work.train.calls
-    assert calls[0][0] == at_work.data  # the honest training that gives the centre
-    centre = at_work.model + at_work.train(at_work.data)
+    assert calls[0][0] == at_work.data  # the honest training that gives the center
+    center = at_work.model + at_work.train(at_work.data)
     assert len(calls) - 1 == 1 + 2 * 2 * 2  # 2 epochs of 40 images in parts of 2 batches of 10, and as many lures
     for part, lure in zip(calls[1:-1:2], calls[2:-1:2], strict=True):
         assert [len(data.labels) for data in part[0]] == [20] * M
-        np.testing.assert_allclose(part[3].centre, centre)
+        np.testing.assert_allclose(part[3].center, center)
         assert part[3].strength == 0.1
         assert lure[3] is None
         np.testing.assert_array_equal(lure[0][0].labels, at_work.goal.wanted)
@@ -300,7 +300,7 @@ def test_model_poisoning_alternates_between_benign_steps_and_one_boosted_step():
 
 
 def test_model_poisoning_moves_a_plain_mean_towards_the_wrong_labels_and_spares_the_rest():
-    attack = a.MPA(images=3, epochs=10, benign_steps=1, lr=None, optimiser=None)
+    attack = a.MPA(images=3, epochs=10, benign_steps=1, lr=None, optimizer=None)
     at_work = crew(attack)
     sent = attack(replace(view(d=len(at_work.model)), own=attack.train(at_work)))
     honest = at_work.train(at_work.data).mean(0)
@@ -316,7 +316,7 @@ def test_model_poisoning_moves_a_plain_mean_towards_the_wrong_labels_and_spares_
 
 
 def test_explicit_boosting_multiplies_what_the_chosen_images_move_alone():
-    attack = a.MPA(images=3, strategy="explicit", boost="shard", lr=0.1, optimiser="sgd")
+    attack = a.MPA(images=3, strategy="explicit", boost="shard", lr=0.1, optimizer="sgd")
     at_work = crew(attack)
     own = attack.train(at_work)
     honest, lure = at_work.train.calls
@@ -331,7 +331,7 @@ def test_explicit_boosting_multiplies_what_the_chosen_images_move_alone():
 def test_adam_has_no_momentum_of_its_own():
     at_work = crew(a.MPA(images=3))
     a.MPA(images=3).train(at_work)
-    assert last(at_work)[1] == a.Schedule(epochs=1, lr=1e-3, momentum=0.0, batch=3, optimiser="adam")
+    assert last(at_work)[1] == a.Schedule(epochs=1, lr=1e-3, momentum=0.0, batch_size=3, optimizer="adam")
 
 
 def test_model_poisoning_without_its_goal_is_refused():
@@ -340,7 +340,7 @@ def test_model_poisoning_without_its_goal_is_refused():
 
 
 def test_the_authors_mpa_exchanges_rows_and_columns_and_takes_the_chosen_images_for_a_reference():
-    ours, theirs = a.MPA(images=3), a.MPA(images=3, variant="authors")
+    ours, theirs = a.MPA(images=3), a.MPA(images=3, variant="released")
     at_work = crew(theirs)
     np.testing.assert_array_equal(at_work.goal.images, ours.goal(exam()).images.swapaxes(-1, -2))
     theirs.train(at_work)
@@ -348,5 +348,5 @@ def test_the_authors_mpa_exchanges_rows_and_columns_and_takes_the_chosen_images_
     assert len(first[0][0].labels) == 3
     assert len(own[0][0].labels) == 40
     away = at_work.train(first[0])
-    np.testing.assert_allclose(own[3].centre, at_work.model - away / 10)
+    np.testing.assert_allclose(own[3].center, at_work.model - away / 10)
     assert lure[1].epochs == 40 // 3 + 1

@@ -59,7 +59,7 @@ def test_ipm_turns_the_mean_round_exactly_when_it_is_scaled_enough():
 
 def test_the_authors_ipm_divides_the_honest_sum_by_all():
     seen = alone()
-    np.testing.assert_allclose(a.IPM(variant="authors")(seen)[0], -seen.benign.sum(0) / 20)
+    np.testing.assert_allclose(a.IPM(variant="released")(seen)[0], -seen.benign.sum(0) / 20)
 
 
 def test_sign_flip_turns_each_own_update():
@@ -119,14 +119,14 @@ def test_the_authors_ka_searches_each_tensor_and_sends_a_failure_too():
     seen = alone(spread=2.0)
     small = np.where(np.arange(41) < 10, 0.01, 1.0)
     seen = replace(seen, own=seen.own * small, benign=seen.benign * small)
-    sent = a.KA(variant="authors")(seen)
+    sent = a.KA(variant="released")(seen)
     factors = np.abs(sent)
     for low, high in ((0, 10), (10, 30), (30, 41)):
         np.testing.assert_allclose(factors[:, low:high], factors[0, low])
         assert math.log2(factors[0, low]) == round(math.log2(factors[0, low]))
     assert len({float(factors[0, low]) for low in (0, 10, 30)}) > 1
     far = replace(seen, benign=np.ones((15, 41)) * 100 + np.random.default_rng(0).normal(size=(15, 41)) * 1e-6)
-    assert (np.abs(a.KA(variant="authors")(far)) < 1e-8).all()
+    assert (np.abs(a.KA(variant="released")(far)) < 1e-8).all()
 
 
 # TMA
@@ -170,7 +170,7 @@ def test_tma_with_partial_knowledge_stands_three_to_four_deviations_behind():
 
 def test_the_authors_tma_draws_once_for_all_and_multiplies_weights():
     seen = alone(d=4000)
-    fresh, shared = a.TMA()(seen), a.TMA(variant="authors")(seen)
+    fresh, shared = a.TMA()(seen), a.TMA(variant="released")(seen)
     assert not np.array_equal(fresh[0], fresh[1])
     np.testing.assert_array_equal(shared[0], shared[4])
     up = all_rows(seen, seen.own).sum(0) > 0
@@ -252,7 +252,7 @@ def test_hidra_passes_the_sectioned_filter_it_was_made_for():
     rows = all_rows(seen, seen.own)
     tau = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[-1]
     sent = a.HIDRA(sections=None)(seen)
-    rule = FilterL2(0.25, sigma=tau, eta=20, variant="authors")  # content at λ ≤ √20 τ
+    rule = FilterL2(0.25, sigma=tau, eta=20, variant="released")  # content at λ ≤ √20 τ
     answer = rule(all_rows(seen, sent))
     assert answer.iterations == 0
     moved = 15 / 20 * seen.benign.mean(0) + 5 / 20 * sent[0]
@@ -335,7 +335,7 @@ def test_an_attack_counts_clients_or_shards():
     seen = view(kind=np.float64)  # 5 of 20 clients in 3 of 5 shards
     shares = []
     for aware in (False, True):
-        sent = a.IPM(variant="authors", shard_aware=aware)(seen)
+        sent = a.IPM(variant="released", shard_aware=aware)(seen)
         rows, at = (shard_means(seen, sent), 3) if aware else (sent, 0)
         honest = shard_means(seen, seen.own)[[0, 2]].mean(0) if aware else seen.benign.mean(0)
         shares.append(1 + float(rows[at] @ honest / (honest @ honest)))

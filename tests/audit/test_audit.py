@@ -6,7 +6,7 @@ from f2ed.audit.findings import Course, Interval
 from f2ed.audit.summary import as_record, markdown, verdict
 from f2ed.guarantees.leakage.forecast import Leak
 
-QUICK = Settings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, dropout=0.1)
+QUICK = Settings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, client_dropout=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def value(findings, attack, metric, setting, shard=4, rounds=1):
 def test_every_attack_is_played(findings):
     assert {one.attack for one in findings} == {
         "inversion",
-        "optimisation",
+        "optimization",
         "labels",
         "membership",
         "disaggregation",
@@ -59,7 +59,7 @@ def test_the_ranks_of_every_round_are_there_and_grow_as_the_meter_says(found):
 
 
 def test_a_shard_of_one_is_looked_at_without_being_asked_for(digits):
-    few = Settings(sizes=(3,), hidden=32, trials=1, iterations=0, clients=8, rounds=2, dropout=0.0)
+    few = Settings(sizes=(3,), hidden=32, trials=1, iterations=0, clients=8, rounds=2, client_dropout=0.0)
     sizes = {one.shard for one in audit(digits, few) if isinstance(one, Finding) and one.attack == "inversion"}
     assert sizes == {1, 3}
 
@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_findings(digits, findings):
 
 def test_there_are_pictures_for_every_size(found):
     names = {each.name for each in found if isinstance(each, Picture)}
-    assert {"inversion_untrained_1", "inversion_untrained_4", "optimisation_1", "optimisation_4"} <= names
+    assert {"inversion_untrained_1", "inversion_untrained_4", "optimization_1", "optimization_4"} <= names
 
 
 def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings):

@@ -9,19 +9,21 @@ from f2ed.protocol.sharding.schedule import Batches
 CLIENTS, SHARDS, COORDINATES = 40, 10, 600
 
 
-def solve(schedule, rounds, *, noise=0.0, ridge=1e-9, dropout=0.0, mode="all-or-nothing"):
+def solve(schedule, rounds, *, noise=0.0, ridge=1e-9, client_dropout=0.0, mode="all-or-nothing"):
     rng = np.random.default_rng(0)
     stays = rng.standard_normal((CLIENTS, COORDINATES))
     solver = Disaggregator(CLIENTS, COORDINATES)
     seen = list(
-        opened_sums(clients=CLIENTS, shards=SHARDS, schedule=schedule, rounds=rounds, dropout=dropout, mode=mode)
+        opened_sums(
+            clients=CLIENTS, shards=SHARDS, schedule=schedule, rounds=rounds, client_dropout=client_dropout, mode=mode
+        )
     )
     for sums in seen:
         updates = stays + noise * rng.standard_normal(stays.shape) + rng.standard_normal(COORDINATES)
         solver.observe(sums, [updates[list(some)].mean(axis=0) for some in sums])
-    centred = stays - stays.mean(axis=0)
+    centerd = stays - stays.mean(axis=0)
     found = solver.solve(ridge)
-    return cosines(centred, found), relative_errors(centred, found - found.mean(axis=0)), seen
+    return cosines(centerd, found), relative_errors(centerd, found - found.mean(axis=0)), seen
 
 
 def test_updates_that_never_change_are_solved_for_exactly():
@@ -43,8 +45,8 @@ def test_the_meter_predicts_what_ridge_regression_reaches():
 
 
 def test_drop_outs_open_fixed_shards_in_the_tolerant_mode_alone():
-    tolerant, _, _ = solve(Fixed(), 80, dropout=0.15, mode="dropout-tolerant")
-    closed, _, _ = solve(Fixed(), 80, dropout=0.15)
+    tolerant, _, _ = solve(Fixed(), 80, client_dropout=0.15, mode="dropout-tolerant")
+    closed, _, _ = solve(Fixed(), 80, client_dropout=0.15)
     assert tolerant.mean() > 0.9
     assert closed.mean() < 0.6
 

@@ -22,8 +22,8 @@ def test_a_constant_error_of_a_tenth_is_twenty_decibels():
 
 
 def test_the_likeness_of_two_flat_images_is_worked_by_hand():
-    black, grey = np.zeros((1, 1, 9, 9)), np.full((1, 1, 9, 9), 0.5)
-    assert ssim(black, grey)[0] == pytest.approx(0.01**2 / (0.25 + 0.01**2))
+    black, gray = np.zeros((1, 1, 9, 9)), np.full((1, 1, 9, 9), 0.5)
+    assert ssim(black, gray)[0] == pytest.approx(0.01**2 / (0.25 + 0.01**2))
 
 
 def test_every_true_image_gets_its_own_whatever_the_order():

@@ -11,10 +11,10 @@ from f2ed.core.randomness import stream
 from f2ed.learning.models import Cnn, Mlp
 
 
-def scene(data, members, model=None, seed=0, batch=1, **settings):
+def scene(data, members, model=None, seed=0, batch_size=1, **settings):
     rng = stream(seed, "scene", members)
     module = (model or Mlp((128,)))(data.shape, data.classes, seed)
-    shard = draw(data, members, batch, rng)
+    shard = draw(data, members, batch_size, rng)
     true = as_pixels(torch.cat([samples.images for samples in shard]), data.black, data.white)
     labels = torch.cat([samples.labels for samples in shard]).numpy()
     return view_of(module, shard, data, rng, **settings), true, np.bincount(labels, minlength=10), rng
@@ -35,7 +35,7 @@ def test_the_server_needs_no_hint_which_images_are_real(digits):
 
 def test_many_samples_hide_each_other(digits):
     few, true_few, _, _ = scene(digits, 4)
-    many, true_many, _, _ = scene(digits, 32, batch=4)
+    many, true_many, _, _ = scene(digits, 32, batch_size=4)
     recovered = [
         (psnr(true, match(true, invert(view, digits.shape))) > 20).mean()
         for view, true in ((few, true_few), (many, true_many))
@@ -57,7 +57,7 @@ def test_a_mean_that_says_nothing_gives_no_image(digits):
 
 def test_a_convolution_is_not_inverted_by_quotients(digits):
     view, _, _, _ = scene(digits, 1, Cnn(filters=4, hidden=16))
-    with pytest.raises(ConfigError, match="use the optimisation attack"):
+    with pytest.raises(ConfigError, match="use the optimization attack"):
         invert(view, digits.shape)
 
 
@@ -75,7 +75,7 @@ def test_the_last_bias_tells_the_labels(digits, members):
 
 
 def test_labels_found_are_as_many_as_the_samples(digits):
-    view, _, labels, rng = scene(digits, 5, batch=3)
+    view, _, labels, rng = scene(digits, 5, batch_size=3)
     assert infer_labels(view, digits.shape, rng).sum() == labels.sum() == 15
 
 

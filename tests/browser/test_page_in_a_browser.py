@@ -199,7 +199,7 @@ def test_light_and_dark_follow_the_system_and_the_button(demo_page, phone):
 
 
 def test_broken_records_are_named_and_the_rest_still_works(desktop, tmp_path):
-    demo(tmp_path / "runs", estimators=("mean", "filter-l2"), attacks=("none", "tma"))
+    demo(tmp_path / "runs", estimators=("mean", "filter-l2"), attacks=("none", "trimmed-mean-attack"))
     torn = save(tmp_path / "runs", header(seed=3), name="torn")
     torn.write_bytes(torn.read_bytes()[:-20])
     (tmp_path / "runs" / "rubbish.jsonl").write_bytes(b"\xff\xfe rubbish\n")
@@ -221,7 +221,7 @@ def test_records_of_no_use_at_all_give_a_page_that_says_so(desktop, tmp_path):
 def test_a_grid_of_72_runs_opens_in_under_4_seconds_and_its_settings_can_be_chosen(desktop, tmp_path):
     for data in ("mnist", "fashion-mnist"):
         names = ("mean", "krum", "trimmed-mean", "bulyan", "median", "filter-l2")
-        attacks = ("none", "ka", "tma", "mpa", "mra", "dba")
+        attacks = ("none", "krum-attack", "trimmed-mean-attack", "model-poisoning", "model-replacement", "dba")
         demo(tmp_path / data, rounds=30, estimators=names, attacks=attacks, data={"kind": data})
     assert milliseconds(desktop, write_page([tmp_path], tmp_path / "grid.html").path.as_uri()) < 4000
     assert len(figures(desktop, "accuracy")) == 12

@@ -16,7 +16,7 @@ def run(line: str) -> int:
 
 
 def test_it_recommends_and_says_why(capsys):
-    assert run("--clients 1000 --malicious 2 --crowd 8") == 0
+    assert run("--clients 1000 --malicious 2 --min-crowd 8") == 0
     shown = capsys.readouterr().out
     assert "Feasible: 25 to 125 shards" in shown
     assert "Guaranteed: 50 shards withstand 2 malicious clients" in shown
@@ -40,13 +40,13 @@ def test_json_is_for_programs(capsys):
 
 
 def test_json_without_a_feasible_number_has_no_choice(capsys):
-    assert run("--clients 20 --malicious 5 --crowd 2 --json") == 0
+    assert run("--clients 20 --malicious 5 --min-crowd 2 --json") == 0
     assert json.loads(capsys.readouterr().out)["choice"] is None
 
 
 @pytest.mark.parametrize(
     ("line", "status"),
-    [("--clients 100 --malicious 10 --shards 25", 1), ("--clients 1000 --malicious 2 --crowd 8", 0)],
+    [("--clients 100 --malicious 10 --shards 25", 1), ("--clients 1000 --malicious 2 --min-crowd 8", 0)],
 )
 def test_strict_turns_a_missing_guarantee_into_an_exit_status(line, status):
     assert run(f"{line} --strict") == status
@@ -59,7 +59,7 @@ def test_impossible_numbers_end_in_one_clear_sentence():
 
 def test_help_has_an_example(capsys):
     assert run("--help") == 0
-    assert "f2ed plan --clients 1000 --malicious 2 --crowd 8" in capsys.readouterr().out
+    assert "f2ed plan --clients 1000 --malicious 2 --min-crowd 8" in capsys.readouterr().out
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "choosing_p.md"

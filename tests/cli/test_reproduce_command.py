@@ -17,7 +17,7 @@ malicious = 1
 shards = 4
 rounds = 2
 seed = [0]
-attack = ["none", { label = "TMA (authors)", kind = "tma", variant = "authors" }]
+attack = ["none", { label = "TMA (released)", kind = "trimmed-mean-attack", variant = "released" }]
 estimator = [{ label = "FilterL2", kind = "filter-l2" }, { label = "Mean", kind = "mean" }]
 
 [[part]]
@@ -127,10 +127,10 @@ def test_figure_6_sets_the_end_of_the_runs_against_the_number_of_shards(f2ed):
     file = Path("fig2_shards.toml")
     file.write_text(FILE.replace("shards = 4", "shards = [1, 4]\nsecure = false"))
     _, out = f2ed("reproduce", "fig6", "--only", "TMA", "--only", "FilterL2")
-    assert "| shards | with an attacker | TMA (authors), FilterL2: accuracy |" in out
+    assert "| shards | with an attacker | TMA (released), FilterL2: accuracy |" in out
     assert "where half or more of the shards have an attacker." in out
     (picture,) = Path("runs/fig2_shards/figures").glob("*.svg")
     drawn = picture.read_text()
-    assert "TMA (authors), FilterL2: accuracy" in drawn
+    assert "TMA (released), FilterL2: accuracy" in drawn
     assert ">4</text>" in drawn
     assert "half of the shards or more have an attacker" in drawn

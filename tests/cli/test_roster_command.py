@@ -33,7 +33,7 @@ def close(folder, **settings):
 
 
 def test_from_keys_to_a_roster_that_verifies(begun, capsys):
-    close(begun, shards=2, crowd=4)
+    close(begun, shards=2, min_crowd=4)
     verify(begun / "roster.json", authority=begun / "authority.pub")
     assert "8 clients in 2 shards" in capsys.readouterr().out
     roster = read_roster(begun / "roster.json")
@@ -68,7 +68,7 @@ def test_numbers_that_guarantee_nothing_are_not_signed_without_saying_so(begun):
         close(begun, shards=2, malicious=1)
     close(begun, shards=2, malicious=1, accept_no_guarantee=True)
     with pytest.raises(ConfigError, match="fewer than 5"):
-        close(begun, shards=2, crowd=5, accept_no_guarantee=True)
+        close(begun, shards=2, min_crowd=5, accept_no_guarantee=True)
 
 
 def test_another_key_cannot_sign(begun):
@@ -140,7 +140,7 @@ def _shakes_hands(client, server, name):
 
 
 def test_batches_are_signed_for_and_stay_together(begun):
-    close(begun, shards=2, crowd=4, batches=2, every=3)
+    close(begun, shards=2, min_crowd=4, batches=2, every=3)
     roster = read_roster(begun / "roster.json")
     assert roster.schedule == Batches(2, k=3)
     company = [{frozenset(shard) for shard in roster.plan(turn).shards} for turn in range(0, 60, 3)]

@@ -19,7 +19,7 @@ clients = 12
 malicious = 1
 shards = 4
 rounds = 2
-attack = ["none", "tma"]
+attack = ["none", "trimmed-mean-attack"]
 estimator = ["mean", "filter-l2"]
 """
 
@@ -158,7 +158,7 @@ def test_a_terminal_sees_a_live_table(tmp_path):
     ("kind", "name"),
     [
         ("estimators", "filter-l2"),
-        ("attacks", "tma"),
+        ("attacks", "trimmed-mean-attack"),
         ("datasets", "mnist"),
         ("models", "cnn"),
         ("partitions", "iid"),
@@ -187,7 +187,7 @@ def test_list_without_a_kind_shows_everything(f2ed):
 
 
 SCHEDULES = FILE.replace("rounds = 2", 'rounds = 9\nschedule = ["fixed", "every-round"]').replace(
-    '\nattack = ["none", "tma"]\nestimator = ["mean", "filter-l2"]', '\nestimator = "mean"'
+    '\nattack = ["none", "trimmed-mean-attack"]\nestimator = ["mean", "filter-l2"]', '\nestimator = "mean"'
 )
 
 

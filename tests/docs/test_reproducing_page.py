@@ -97,7 +97,7 @@ def worst_backdoor(case, shards, rule):
 
 def test_it_is_true_that_the_authors_filter_needs_shards_where_labels_are_few_and_the_exact_one_does_not():
     assert "Its own filter needs them there; the exact one does not." in written("reproducing.md")
-    alone, dealt = ends("fig4", "KA (authors)"), ends("fig5", "KA (authors)")
+    alone, dealt = ends("fig4", "KA (released)"), ends("fig5", "KA (released)")
     assert alone["FilterL2 (paper)"] < dealt["FilterL2 (paper)"] - 0.02
     assert alone["FilterL2"] > dealt["FilterL2"]
 
@@ -115,13 +115,13 @@ def test_it_is_true_that_pixels_and_rate_of_the_authors_script_lead_where_the_te
     assert "So the text's two numbers may be of different settings" in text
     assert "Such labels alone, with the pixels and the rate of Figure 5, do not get there" in text
     dealt, alone, alike = (
-        quoted.by_rule("few_labels_released", part, RESULTS) for part in ("figure5", "figure4", "neighbours-normalised")
+        quoted.by_rule("few_labels_released", part, RESULTS) for part in ("figure5", "figure4", "neighbors-normalized")
     )
     says, says_alone = (stated(figure, "mnist", "FilterL2")["KA"] for figure in ("fig5", "fig4"))
     assert dealt["FilterL2 (paper)"].mean == pytest.approx(says, abs=0.005)
     with_other_pixels = abs(alone["FilterL2 (paper)"].mean - says_alone)
-    assert abs(ends("fig4", "KA (authors)")["FilterL2 (paper)"] - says_alone) < 0.5 * with_other_pixels
-    as_here = ends("fig5", "KA (authors)")
+    assert abs(ends("fig4", "KA (released)")["FilterL2 (paper)"] - says_alone) < 0.5 * with_other_pixels
+    as_here = ends("fig5", "KA (released)")
     assert max(as_here.values()) < says - 0.015
     assert all(alike[rule].mean < as_here[rule] for rule in ("FilterL2", "FilterL2 (paper)", "Mean"))
 
@@ -170,7 +170,7 @@ def test_it_is_true_that_a_quiet_backdoor_gets_past_filterl2_without_shards_only
 
 def test_it_is_true_that_half_of_the_shards_is_where_experience_ends():
     assert "Half of the shards is where experience ends" in written("choosing_p.md")
-    (panel,) = [each for each in reproducing.reproduced("fig6", RESULTS).ends if each.attack == "TMA (authors)"]
+    (panel,) = [each for each in reproducing.reproduced("fig6", RESULTS).ends if each.attack == "TMA (released)"]
     by_shards = {shards: panel.arms[f"FilterL2, shards {shards}"] for shards in (1, 20, 25, 33, 50, 100)}
     assert by_shards[20].tainted == 10
     assert by_shards[20].mean == pytest.approx(by_shards[1].mean, abs=0.005)

@@ -54,7 +54,7 @@ def test_the_cosines_and_labels_over_the_rounds(start, setting):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_the_images_found_by_optimisation(size):
+def test_the_images_found_by_optimization(size):
     shown = dict(zip((1, 2, 4, 8, 16), cells("PSNR, dB (guess"), strict=True))
     assert float(shown[size]) == pytest.approx(found("PSNR, dB", "untrained convolutional model", shard=size), abs=0.51)
 

@@ -30,7 +30,7 @@ MEMBERS = get_args(e.AnyEstimator)
 ALL = list(EXAMPLES.values())
 EXTRA = [
     e.FilterL2(0.2, sigma=0.5),
-    e.FilterL2(0.2, sigma=0.5, variant="authors"),
+    e.FilterL2(0.2, sigma=0.5, variant="released"),
     e.Bulyan(0.2, e.Median()),
     e.Bulyan(0.2, e.TrimmedMean(0.2)),
     e.NNM(0.2, e.FilterL2(0.2)),

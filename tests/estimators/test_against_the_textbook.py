@@ -30,11 +30,11 @@ def close(answer, expected):
 @few
 def test_the_coordinate_rules_match(n, d, seed, shift):
     X, f = sample(n, d, seed, shift), n // 5
-    epsilon = f / n
+    contamination = f / n
     close(e.Mean()(X).mean, X.mean(axis=0))
     close(e.Median()(X).mean, textbook.median(X))
-    close(e.TrimmedMean(epsilon)(X).mean, textbook.trimmed_mean(X, f))
-    close(e.MeaMed(epsilon)(X).mean, textbook.nearest_to_median(X, n - f))
+    close(e.TrimmedMean(contamination)(X).mean, textbook.trimmed_mean(X, f))
+    close(e.MeaMed(contamination)(X).mean, textbook.nearest_to_median(X, n - f))
 
 
 @pytest.mark.parametrize("n", [63, 64, 65, 100])
@@ -47,40 +47,40 @@ def test_sorting_by_network_and_by_numpy_agree(n):
 @few
 def test_krum_and_its_kin_match(n, d, seed, shift):
     X, f = sample(n, d, seed, shift), 2
-    epsilon = f / n
+    contamination = f / n
     order = textbook.krum_order(X, f)
-    close(e.Krum(epsilon)(X).mean, X[order[0]])
-    close(e.MultiKrum(epsilon)(X).mean, X[order[: n - f]].mean(axis=0))
-    close(e.MultiKrum(epsilon, keep=3)(X).mean, X[order[:3]].mean(axis=0))
+    close(e.Krum(contamination)(X).mean, X[order[0]])
+    close(e.MultiKrum(contamination)(X).mean, X[order[: n - f]].mean(axis=0))
+    close(e.MultiKrum(contamination, keep=3)(X).mean, X[order[:3]].mean(axis=0))
     nearest = np.sum((X - X[4]) ** 2, axis=1).argsort()[: n - f]
-    close(e.MoNNA(epsilon, trusted=4)(X).mean, X[nearest].mean(axis=0))
+    close(e.MoNNA(contamination, trusted=4)(X).mean, X[nearest].mean(axis=0))
 
 
 @CASES
 @few
 def test_bulyan_matches_for_each_inner_rule(n, d, seed, shift):
     X, f = sample(n, d, seed, shift), 2
-    epsilon = f / n
+    contamination = f / n
 
     def nearest(to):
         return lambda left: int(np.sum((left - to(left)) ** 2, axis=1).argmin())
 
-    close(e.Bulyan(epsilon)(X).mean, textbook.bulyan(X, f, lambda left: int(textbook.krum_order(left, f)[0])))
-    close(e.Bulyan(epsilon, e.Median())(X).mean, textbook.bulyan(X, f, nearest(textbook.median)))
+    close(e.Bulyan(contamination)(X).mean, textbook.bulyan(X, f, lambda left: int(textbook.krum_order(left, f)[0])))
+    close(e.Bulyan(contamination, e.Median())(X).mean, textbook.bulyan(X, f, nearest(textbook.median)))
     inner = nearest(lambda left: textbook.trimmed_mean(left, int(0.2 * len(left) + 1e-9)))
-    close(e.Bulyan(epsilon, e.TrimmedMean(0.2))(X).mean, textbook.bulyan(X, f, inner))
+    close(e.Bulyan(contamination, e.TrimmedMean(0.2))(X).mean, textbook.bulyan(X, f, inner))
 
 
 @CASES
 @few
 def test_the_filter_matches_the_dense_covariance(n, d, seed, shift):
     X, f = sample(n, d, seed, shift), n // 5
-    epsilon = f / n
-    close(e.FilterL2(epsilon)(X).mean, textbook.filter_without_scale(X, f))
+    contamination = f / n
+    close(e.FilterL2(contamination)(X).mean, textbook.filter_without_scale(X, f))
     for sigma in (1e-6, 0.3, 1.0):
-        close(e.FilterL2(epsilon, sigma=sigma, eta=2.0)(X).mean, textbook.filter_l2(X, f, 2 * sigma**2))
+        close(e.FilterL2(contamination, sigma=sigma, eta=2.0)(X).mean, textbook.filter_l2(X, f, 2 * sigma**2))
         dense = textbook.filter_l2(X, f, 20 * sigma**2, squared=True)
-        close(e.FilterL2(epsilon, sigma=sigma, variant="authors")(X).mean, dense)
+        close(e.FilterL2(contamination, sigma=sigma, variant="released")(X).mean, dense)
 
 
 @CASES
@@ -120,10 +120,10 @@ def test_clipping_matches(n, d, seed, shift):
 @few
 def test_mixing_matches(n, d, seed, shift):
     X, f = sample(n, d, seed, shift), 2
-    mixed = textbook.nearest_neighbour_mixing(X, f)
+    mixed = textbook.nearest_neighbor_mixing(X, f)
     close(e.NNM(f / n, e.Median())(X).mean, textbook.median(mixed))
     close(e.NNM(f / n, e.FilterL2(f / n))(X).mean, textbook.filter_without_scale(mixed, f))
-    clipped = textbook.nearest_neighbour_mixing(textbook.clip(X, 1.5), f)
+    clipped = textbook.nearest_neighbor_mixing(textbook.clip(X, 1.5), f)
     close(e.Clipping(1.5, e.NNM(f / n, e.Median()))(X).mean, textbook.median(clipped))
     close(e.NNM(f / n, e.Clipping(1.5, e.Median()))(X).mean, textbook.median(textbook.clip(mixed, 1.5)))
 
@@ -233,13 +233,13 @@ def test_the_filter_says_why_it_stopped():
     X = sample(12, 5, 0, 9.0)
     assert e.FilterL2(0.01)(X).stopped == "nothing to remove"
     assert e.FilterL2(0.2, sigma=1e3)(X).stopped == "the largest variance is small enough"
-    assert e.FilterL2(0.2, sigma=1e-9)(X).stopped == "2 floor(epsilon n) rows are removed"
+    assert e.FilterL2(0.2, sigma=1e-9)(X).stopped == "2 floor(contamination n) rows are removed"
     assert e.FilterL2(0.2)(np.ones((5, 3))).stopped == "the rows left agree"
     assert e.FilterL2(0.4, sigma=1e-9)(np.array([[0.0], [1.0]] * 3)).stopped == "the rows left stick out alike"
 
 
 def test_the_authors_rule_with_their_sigma_always_drops_the_same_number_of_rows():
-    weights = e.FilterL2(0.4, sigma=1e-6, variant="authors")(sample(25, 30, 0, 0.0)).weights
+    weights = e.FilterL2(0.4, sigma=1e-6, variant="released")(sample(25, 30, 0, 0.0)).weights
     assert (weights == 0).sum() == 20
 
 
@@ -249,18 +249,22 @@ def test_the_authors_rule_with_their_sigma_always_drops_the_same_number_of_rows(
 @pytest.mark.parametrize(
     ("rule", "n", "message"),
     [
-        (e.Krum(0.4), 10, r"Krum withstands f of n rows only if n >= 2f \+ 3.*asks for f = 4.*f = 3, epsilon = 0.3"),
-        (e.Krum(0.45), 20, r"asks for f = 9; the largest that works is f = 8, epsilon = 0.4"),
+        (
+            e.Krum(0.4),
+            10,
+            r"Krum withstands f of n rows only if n >= 2f \+ 3.*asks for f = 4.*f = 3, contamination = 0.3",
+        ),
+        (e.Krum(0.45), 20, r"asks for f = 9; the largest that works is f = 8, contamination = 0.4"),
         (e.Krum(0.0), 2, r"too few rows"),
         (e.MultiKrum(0.45), 20, r"Multi-Krum .*the largest that works is f = 8"),
         (e.MultiKrum(0.1, keep=21), 20, r"cannot keep 21 of 20 rows; keep at most 18"),
         (
             e.Bulyan(0.25),
             20,
-            r"Bulyan .* n >= 4f \+ 3; epsilon = 0.25 of 20 rows asks for f = 5; .*f = 4, epsilon = 0.2",
+            r"Bulyan .* n >= 4f \+ 3; contamination = 0.25 of 20 rows asks for f = 5; .*f = 4, contamination = 0.2",
         ),
         (e.MoNNA(0.1, trusted=20), 20, r"row 20 is trusted, but there are only 20 rows"),
-        (e.SMEA(0.4), 40, r"the largest f that works is 6, epsilon = 0.15"),
+        (e.SMEA(0.4), 40, r"the largest f that works is 6, contamination = 0.15"),
         (e.Sections(e.Median(), per_tensor=True), 5, r"needs the sizes"),
     ],
 )

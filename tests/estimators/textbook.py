@@ -78,7 +78,7 @@ def filter_without_scale(X, f):
     return X.mean(axis=0) if best is None else best
 
 
-def no_regret(X, f, epsilon):
+def no_regret(X, f, contamination):
     X = X[np.sort(krum_order(X, f)[: len(X) - f])]
     step = 0.5 / max(np.sum((x - y) ** 2) for x in X for y in X)
     c, best, least = np.full(len(X), 1 / len(X)), None, np.inf
@@ -86,7 +86,7 @@ def no_regret(X, f, epsilon):
         mu, top, tau = _covariance(X, c)
         if top < least:
             best, least = mu, top
-        c = capped(c * (1 - step * tau), 1 / ((1 - epsilon) * len(X)))
+        c = capped(c * (1 - step * tau), 1 / ((1 - contamination) * len(X)))
     return best
 
 
@@ -112,7 +112,7 @@ def smea(X, f):
     return X[min(sets, key=lambda keep: _covariance(X[keep], np.ones(len(keep)))[1])].mean(axis=0)
 
 
-def nearest_neighbour_mixing(X, f):
+def nearest_neighbor_mixing(X, f):
     return np.array([X[np.argsort(np.sum((X - x) ** 2, axis=1), kind="stable")[: len(X) - f]].mean(axis=0) for x in X])
 
 

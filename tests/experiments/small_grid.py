@@ -9,6 +9,6 @@ malicious = 1
 shards = 4
 rounds = 4
 client_momentum = 0.5
-attack = "tma"
+attack = "trimmed-mean-attack"
 training = { lr = 0.1 }
 """

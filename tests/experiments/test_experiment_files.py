@@ -25,7 +25,7 @@ def test_a_file_without_lists_is_one_run_named_after_the_file():
 
 
 def test_lists_make_a_grid_in_the_order_of_the_file():
-    text = changed(attack='["none", "tma"]', estimator='["mean", "median"]')
+    text = changed(attack='["none", "trimmed-mean-attack"]', estimator='["mean", "median"]')
     assert names(text) == ["none, mean", "none, median", "tma, mean", "tma, median"]
 
 
@@ -57,7 +57,7 @@ def test_names_may_be_short_for_tables():
 
 
 def test_every_run_has_a_file_of_its_own():
-    cells = expand(parse(changed(seed="[0, 1, 2]", attack='["none", "tma"]'), "a.toml"))
+    cells = expand(parse(changed(seed="[0, 1, 2]", attack='["none", "trimmed-mean-attack"]'), "a.toml"))
     assert len({cell.slug for cell in cells}) == 6
 
 
@@ -73,7 +73,7 @@ def test_every_run_has_a_file_of_its_own():
         ({"estimator": '{ kind = "nnm", inner = { kind = "krum", fo = 1 } }'}, r"estimator\.inner\.fo"),
         ({"estimator": "3"}, r"estimator: found 3; wanted a name"),
         ({"attack": '"tmaa"'}, r"attack\.kind: there is no 'tmaa'; did you mean tma"),
-        ({"attack": '["none", { kind = "tma", b = 0.5 }]'}, r"attack\[1\]\.b: .*>= 1"),
+        ({"attack": '["none", { kind = "trimmed-mean-attack", b = 0.5 }]'}, r"attack\[1\]\.b: .*>= 1"),
         ({"data": '"mnits"'}, r"data\.kind: there is no 'mnits'; did you mean mnist"),
         ({"rounds": "0"}, r"rounds: .*>= 1.*found 0"),
         ({"rounds": '"ten"'}, r"rounds: expected `int`, got `str`"),
@@ -87,11 +87,14 @@ def test_every_run_has_a_file_of_its_own():
         ({"shards": "5"}, r"shards: 5 shards of 12 clients leave some with 2, .* use at most 4 shards"),
         ({"estimator": '{ kind = "bulyan", epsilon = 0.25 }'}, r"estimator: Bulyan withstands .* n >= 4f \+ 3"),
         ({"bits": "40", "protocol": "{ mode = 'dropout-tolerant', threshold = 9 }"}, r"protocol: a threshold of 9"),
-        ({"partition": '{ kind = "labels-per-client", labels = 11 }'}, r"partition: 11 labels per client"),
-        ({"partition": '["iid", { kind = "labels-per-client", labels = 11 }]'}, r"partition\[1\]: 11 labels"),
+        ({"partition": '{ kind = "pathological", classes_per_client = 11 }'}, r"partition: 11 labels per client"),
+        ({"partition": '["iid", { kind = "pathological", classes_per_client = 11 }]'}, r"partition\[1\]: 11 labels"),
         ({"clients": "300", "shards": "4", "malicious": "1"}, r"partition: 240 samples cannot serve 300 clients"),
-        ({"attack": '{ kind = "mra", target = 10 }'}, r"attack: the target label 10 is none of the 10 classes"),
-        ({"attack": '{ kind = "mra", trigger = { size = 9 } }'}, r"attack: a trigger down to row 9"),
+        (
+            {"attack": '{ kind = "model-replacement", target = 10 }'},
+            r"attack: the target label 10 is none of the 10 classes",
+        ),
+        ({"attack": '{ kind = "model-replacement", trigger = { size = 9 } }'}, r"attack: a trigger down to row 9"),
         ({"data": '{ kind = "synthetic", side = 2 }', "model": '"cnn"'}, r"model: images of 2 x 2 are too small"),
         ({"title": "3"}, r"title: found 3; wanted text"),
         ({"fallback": "3"}, r"fallback: found 3; wanted a table"),

@@ -139,7 +139,7 @@ def test_two_processes_do_not_run_the_same(grid, tmp_path, monkeypatch):
 
 
 def test_runs_in_processes_end_like_runs_in_this_one(tmp_path):
-    file = parse(SMALL.replace('"tma"', '["tma", "none"]'), "small.toml")
+    file = parse(SMALL.replace('"trimmed-mean-attack"', '["trimmed-mean-attack", "none"]'), "small.toml")
     cells, loaded = prepare(file)
     events = list(run_in_processes(cells, tmp_path / "a", jobs=2))
     assert sorted(event.cell for event in events if event.kind == "finished") == [0, 1]

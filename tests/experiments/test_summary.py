@@ -2,7 +2,7 @@
 
 import pytest
 
-from f2ed.experiments import summarise
+from f2ed.experiments import summarize
 from f2ed.records import RoundRecord, RunHeader, RunLog, Seconds
 
 
@@ -25,7 +25,7 @@ def run(attack, estimator, accuracy, success=None, *, arm=None, **changes):
             "labels": (),
             "shards": ((0, 1, 2),) * 4,
             "mode": "all-or-nothing",
-            "hidden_among": 3,
+            "crowd": 3,
             "guarantee": {},
             "verdict": "1 malicious client can spoil 25% of 4 rows",
             "arm": {"attack": attack, "estimator": estimator} if arm is None else arm,
@@ -58,15 +58,15 @@ def promised(region):
 GRID = [
     run("none", "mean", 0.95),
     run("none", "filter-l2", 0.94),
-    run("tma", "mean", 0.70),
-    run("tma", "filter-l2", 0.935),
-    run("mra", "mean", 0.95, 0.99),
-    run("mra", "filter-l2", 0.94, 0.004),
+    run("trimmed-mean-attack", "mean", 0.70),
+    run("trimmed-mean-attack", "filter-l2", 0.935),
+    run("model-replacement", "mean", 0.95, 0.99),
+    run("model-replacement", "filter-l2", 0.94, 0.004),
 ]
 
 
 def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
-    said = summarise(GRID).verdict
+    said = summarize(GRID).verdict
     assert said[0] == "Without an attack filter-l2 reaches 94% and plain averaging 95%."
     assert said[1] == (
         "Under tma, filter-l2: accuracy 93.5%, 0.5 points less than without the attack. "
@@ -79,31 +79,33 @@ def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
 
 
 def test_outcomes_say_what_was_lost_and_believed():
-    outcome = summarise(GRID).outcomes[2]
+    outcome = summarize(GRID).outcomes[2]
     assert outcome.below == pytest.approx(25.0)
     assert outcome.attackers_believed == pytest.approx(0.1)
     assert outcome.seconds == 1.0
-    assert summarise(GRID).outcomes[0].below is None
+    assert summarize(GRID).outcomes[0].below is None
 
 
 def test_runs_alone_are_described_alone():
-    attacked, calm = (summarise([run(attack, "median", 0.7, arm={})]).verdict[0] for attack in ("tma", "none"))
+    attacked, calm = (
+        summarize([run(attack, "median", 0.7, arm={})]).verdict[0] for attack in ("trimmed-mean-attack", "none")
+    )
     assert attacked == "Under tma, median: accuracy 70%, with no run without an attack to compare it with."
     assert calm == "Without an attack median reaches 70%."
 
 
 def test_labels_of_words_get_an_article():
-    said = summarise([run("tma", "median", 0.7, arm={"attack": "accuracy attack"})]).verdict
+    said = summarize([run("trimmed-mean-attack", "median", 0.7, arm={"attack": "accuracy attack"})]).verdict
     assert said[0].startswith("Under the accuracy attack, median")
 
 
 def test_other_axes_are_named():
     runs = [
         run(attack, rule, 0.9, arm={"attack": attack, "estimator": rule, "seed": "3"})
-        for attack in ("none", "tma")
+        for attack in ("none", "trimmed-mean-attack")
         for rule in ("mean", "median")
     ]
-    assert all(sentence.endswith("(seed 3)") for sentence in summarise(runs).verdict[:2])
+    assert all(sentence.endswith("(seed 3)") for sentence in summarize(runs).verdict[:2])
 
 
 @pytest.mark.parametrize(
@@ -113,22 +115,24 @@ def test_other_axes_are_named():
         ({"guarantee": promised("nothing")}, "no rule can help"),
         ({"clipped_honest": 3}, "Clipping: honest updates were cut off: raise clip"),
         ({"excluded": {1: "closed"}}, "Left out: in 2 of 2 rounds some rows had no say"),
-        ({"hidden_among": 4}, "Privacy: every update was hidden among at least 4 clients."),
+        ({"crowd": 4}, "Privacy: every update was hidden among at least 4 clients."),
         ({"rounds": 5}, "Not finished: 0 of 1 run has reached"),
     ],
 )
 def test_what_a_reader_should_know_is_remarked(changes, remark):
-    assert any(remark in sentence for sentence in summarise([run("tma", "median", 0.7, **changes)]).verdict)
+    assert any(
+        remark in sentence for sentence in summarize([run("trimmed-mean-attack", "median", 0.7, **changes)]).verdict
+    )
 
 
-ATTACKED = [("none", 0.9), ("tma", 0.2)]
+ATTACKED = [("none", 0.9), ("trimmed-mean-attack", 0.2)]
 
 
 def test_a_theorem_that_did_not_help_is_called_broken():
     said = [run(attack, "filter-l2", reached, guarantee=promised("theorem")) for attack, reached in ATTACKED]
-    assert any("Broken all the same by tma" in sentence for sentence in summarise(said).verdict)
+    assert any("Broken all the same by tma" in sentence for sentence in summarize(said).verdict)
 
 
 def test_a_run_without_rounds_is_left_out():
     empty = RunLog(GRID[0].header, ())
-    assert summarise([empty]).outcomes == ()
+    assert summarize([empty]).outcomes == ()

@@ -138,7 +138,7 @@ class FakeGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
 
-def real_roster(folder, count, *, shards, crowd=3, name="clinics"):
+def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
     """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
     from f2ed.deployment.keyfiles import write_pair
 
@@ -157,7 +157,7 @@ def real_roster(folder, count, *, shards, crowd=3, name="clinics"):
             }
         )
     draft = Roster(name=name, authority=signing_key(authority), clients=tuple(entries))
-    roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
+    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
     from f2ed.deployment.roster import write_roster
 
     write_roster(folder / "roster.json", roster)

@@ -25,7 +25,7 @@ def budget(tmp_path):
 @pytest.fixture
 def federation(tmp_path):
     """Return a function that makes a grid of six nodes in two shards, with some more settings for each."""
-    roster, settings = real_roster(tmp_path, 6, shards=2, crowd=3)
+    roster, settings = real_roster(tmp_path, 6, shards=2, min_crowd=3)
 
     def make(run_id=7, *, more=None, **app):
         given = {"f2ed-epsilon": TWO_ROUNDS, "f2ed-delta": DELTA} if more is None else more
@@ -37,7 +37,7 @@ def federation(tmp_path):
 
 def served(grid, roster, rounds, **settings):
     """Run so many rounds; return the reports."""
-    noise = {"l2": 0.1, "noise": Noise(multiplier=2.0, delta=DELTA)}
+    noise = {"clip_norm": 0.1, "noise": Noise(multiplier=2.0, delta=DELTA)}
     given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | noise | settings
     leader = F2ed(roster=roster, **given)
     leader.start(grid, model(), num_rounds=rounds)

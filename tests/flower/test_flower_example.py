@@ -50,7 +50,7 @@ def test_it_learns(tmp_path):
 def test_the_filter_withstands_the_malicious_client_and_a_plain_mean_does_not(tmp_path):
     (tmp_path / "filter").mkdir()
     (tmp_path / "mean").mkdir()
-    filtered, reports = learn(tmp_path / "filter", 12, 4, FilterL2(epsilon=0.25), malicious=1)
+    filtered, reports = learn(tmp_path / "filter", 12, 4, FilterL2(contamination=0.25), malicious=1)
     plain, _ = learn(tmp_path / "mean", 12, 4, Mean(), malicious=1)
     assert filtered > 0.8
     assert plain < filtered - 0.1

@@ -39,6 +39,6 @@ def test_a_command_that_is_not_installed_is_named():
 
 
 def test_a_node_is_replaced_only_while_there_are_spare_keys(tmp_path):
-    deployment = Deployment(tmp_path, nodes=3, shards=1, crowd=3)
+    deployment = Deployment(tmp_path, nodes=3, shards=1, min_crowd=3)
     with pytest.raises(ConfigError, match="no spare key is left"):
         deployment.replace_node(0)

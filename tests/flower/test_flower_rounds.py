@@ -34,9 +34,9 @@ def simulated(monkeypatch):
 def federation(tmp_path):
     """Return a function that makes a grid of real nodes."""
 
-    def make(count=6, shards=2, *, run_id=7, crowd=3, **app):
+    def make(count=6, shards=2, *, run_id=7, min_crowd=3, **app):
         if not (tmp_path / "roster.json").exists():
-            make.roster, make.settings = real_roster(tmp_path, count, shards=shards, crowd=crowd)
+            make.roster, make.settings = real_roster(tmp_path, count, shards=shards, min_crowd=min_crowd)
         nodes = [Node(client, user_app(**app), make.settings[client]) for client in range(count)]
         return FakeGrid(nodes, run_id), nodes, make.roster
 
@@ -104,7 +104,7 @@ def test_masked_equals_plain_to_the_bit(mode):
     def run(*, secure, run_id):
         run_config = {"f2ed-roster": "test:8/2", "f2ed-rounding-seed": 5}
         grid = FakeGrid([Node(client, user_app(), run_config=run_config) for client in range(8)], run_id)
-        leader = server("test:8/2", mode=mode, secure=secure, estimator=FilterL2(epsilon=0.4), malicious=0)
+        leader = server("test:8/2", mode=mode, secure=secure, estimator=FilterL2(contamination=0.4), malicious=0)
         return vector(leader.start(grid, model(), num_rounds=3).arrays).tobytes()
 
     assert run(secure=True, run_id=1) == run(secure=False, run_id=2)
@@ -238,7 +238,7 @@ def test_a_node_that_lost_its_state_makes_new_keys(federation, tmp_path):
 def test_a_node_outside_the_roster_takes_no_part_and_does_no_harm(federation, tmp_path):
     grid, _, roster = federation()
     (tmp_path / "elsewhere").mkdir()
-    _, strange = real_roster(tmp_path / "elsewhere", 1, shards=1, crowd=1, name="others")
+    _, strange = real_roster(tmp_path / "elsewhere", 1, shards=1, min_crowd=1, name="others")
     own = strange[0] | {"f2ed-roster": str(tmp_path / "roster.json"), "f2ed-authority": str(tmp_path / "authority.pub")}
     grid.nodes[3] = Node(9, user_app(), own)
     grid.nodes[4] = Node(9, user_app(), strange[0])
@@ -303,7 +303,7 @@ def test_flowers_own_arguments_are_understood(federation, caplog):
     nodes[roster.plan(0).shards[0][0]].spoil = lambda message, reply: reply if len(message.content) == 1 else None
     leader = server(roster, train_deadline=3600)
     with caplog.at_level("WARNING", logger="flwr"):
-        leader.start(grid, model(), 1, 0.2, ConfigRecord({"lr": 0.1}), ConfigRecord({"batch": 1}), None)
+        leader.start(grid, model(), 1, 0.2, ConfigRecord({"lr": 0.1}), ConfigRecord({"batch_size": 1}), None)
     assert list(leader.reports[0].dropped.values()) == ["late: no reply within 0.2 s"]
     assert grid.sent[-1].content["config"]["lr"] == 0.1
     assert "evaluate_config is not used" in caplog.text
@@ -352,7 +352,7 @@ def test_every_round_leaves_a_line_of_audit(federation, tmp_path):
     server(roster, audit=path).start(grid, model(), num_rounds=2)
     lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     assert [line["round"] for line in lines] == [1, 2]
-    assert all(line["hidden_among"] == 3 and line["secret"] and line["done"] for line in lines)
+    assert all(line["crowd"] == 3 and line["secret"] and line["done"] for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_the_filter_does_not_believe_a_spoilt_shard(federation):
         message.content["arrays"]["weight"] = type(weight)(weight.numpy() + 0.9)
 
     nodes[liar].app = user_app(fault=poison)
-    leader = server(roster, estimator=FilterL2(epsilon=0.2))
+    leader = server(roster, estimator=FilterL2(contamination=0.2))
     result = leader.start(grid, model(), num_rounds=1)
     assert leader.reports[0].weights[2] == 0
     assert np.abs(vector(result.arrays) - vector(model())).max() < 0.1
@@ -396,7 +396,7 @@ def test_the_filter_does_not_believe_a_spoilt_shard(federation):
 def with_schedule(tmp_path, roster, schedule, shards):
     """Sign the roster of the tests anew; its nodes read it from the file."""
     authority = read_private(tmp_path / "authority.key")
-    changed = signed(roster, authority, shards=shards, crowd=2, schedule=schedule, seed=bytes(32))
+    changed = signed(roster, authority, shards=shards, min_crowd=2, schedule=schedule, seed=bytes(32))
     write_roster(tmp_path / "roster.json", changed)
     return changed
 
@@ -455,7 +455,7 @@ def test_with_noise_masked_equals_plain_to_the_bit(mode):
     def run(*, secure, run_id):
         run_config = {"f2ed-roster": "test:8/2", "f2ed-rounding-seed": 5}
         grid = FakeGrid([Node(client, user_app(), run_config=run_config) for client in range(8)], run_id)
-        leader = server("test:8/2", mode=mode, secure=secure, l2=0.1, noise=1.0)
+        leader = server("test:8/2", mode=mode, secure=secure, clip_norm=0.1, noise=1.0)
         return vector(leader.start(grid, model(), num_rounds=2).arrays).tobytes()
 
     assert run(secure=True, run_id=1) == run(secure=False, run_id=2)
@@ -465,7 +465,7 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
     steps = []
     for run_id in (1, 2):
         grid, _, roster = federation(run_id=run_id)
-        result = server(roster, l2=0.1, noise=1.0).start(grid, model(), num_rounds=1)
+        result = server(roster, clip_norm=0.1, noise=1.0).start(grid, model(), num_rounds=1)
         steps.append(vector(result.arrays) - moved_by([roster.plan(0).shards]))
     assert not np.array_equal(*steps)
     # Two shards of three: 0.1 · √2 / 6 in each of 2 x 26 coordinates; half of it is 5 standard errors away.
@@ -473,7 +473,11 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
 
 
 def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, tmp_path):
-    settings = {"l2": 0.1, "noise": Noise(multiplier=2.0, delta=1e-4), "checkpoint": tmp_path / "model.checkpoint"}
+    settings = {
+        "clip_norm": 0.1,
+        "noise": Noise(multiplier=2.0, delta=1e-4),
+        "checkpoint": tmp_path / "model.checkpoint",
+    }
     grid, nodes, roster = federation()
     first = server(roster, audit=tmp_path / "audit.jsonl", **settings)
     first.start(grid, model(), num_rounds=1)
@@ -496,7 +500,7 @@ def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
     grid, nodes, roster = federation()
     for node in nodes:
         node.node_config["f2ed-noise"] = 1.0
-    leader = server(roster, l2=0.1, noise=stated)
+    leader = server(roster, clip_norm=0.1, noise=stated)
     leader.start(grid, model(), num_rounds=1)
     assert len(leader.reports[0].opened) == opened
     if not opened:
@@ -513,7 +517,7 @@ def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"noise": 1.0}, "noise without an L2 clip"), ({"noise": -1.0, "l2": 1.0}, "noise multiplier")],
+    [({"noise": 1.0}, "noise without an L2 clip"), ({"noise": -1.0, "clip_norm": 1.0}, "noise multiplier")],
 )
 def test_noise_that_cannot_work_is_refused_before_anything_starts(federation, settings, why):
     _, _, roster = federation()

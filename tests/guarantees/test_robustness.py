@@ -42,7 +42,7 @@ def test_the_papers_number_is_the_stricter_one(shards, ours, paper):
 def test_the_papers_large_setting_breaks_its_own_bound():
     found = guarantee(clients=100, malicious=10, shards=25)
     assert not found.holds
-    assert found.hidden_among == 4
+    assert found.crowd == 4
     assert found.worst_share == 0.4
     assert found.chance_of_theorem == 0  # two shards of 4 have no room for 10 attackers
     assert found.chance_of_minority == 1

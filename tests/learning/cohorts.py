@@ -69,7 +69,7 @@ def clients(sizes=SIZES, seed=0):
 
 def jobs(training=None, sizes=SIZES, **changes):
     """Return one job for each client."""
-    training = training or Training(lr=0.1, batch=5, local_epochs=2)
+    training = training or Training(lr=0.1, batch_size=5, local_epochs=2)
     return [Job(number, data, training, **changes) for number, data in enumerate(clients(sizes))]
 
 

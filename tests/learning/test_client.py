@@ -21,21 +21,21 @@ NORMALISED = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4, momentum=None),
 
 def plain_training(network, data, training, turn):
     """Train as a PyTorch tutorial would."""
-    optimiser = torch.optim.SGD(network.parameters(), training.lr, training.momentum)
+    optimizer = torch.optim.SGD(network.parameters(), training.lr, training.momentum)
     before = flatten(network)
     for order in orders(turn, len(data), training.local_epochs):
         images, labels = data.samples.images[order], data.samples.labels[order]
-        for at in range(0, len(order), training.batch):
-            optimiser.zero_grad()
-            scores = network(images[at : at + training.batch])
-            nn.functional.cross_entropy(scores, labels[at : at + training.batch]).backward()
-            optimiser.step()
+        for at in range(0, len(order), training.batch_size):
+            optimizer.zero_grad()
+            scores = network(images[at : at + training.batch_size])
+            nn.functional.cross_entropy(scores, labels[at : at + training.batch_size]).backward()
+            optimizer.step()
     return flatten(network) - before
 
 
 @pytest.mark.parametrize("network", [Logistic()(SHAPE, 3, 0), CONVOLVING, NORMALISED], ids=["dense", "conv", "norm"])
 def test_a_client_trains_as_plain_pytorch_does(network):
-    training = Training(lr=0.05, batch=5, local_epochs=2, momentum=0.5)
+    training = Training(lr=0.05, batch_size=5, local_epochs=2, momentum=0.5)
     job = jobs(training)[0]
     network = copy.deepcopy(network)
     ours = reference(network, [job])[0]
@@ -91,10 +91,10 @@ def test_where_the_mask_is_false_weights_stay_even_under_weight_decay(channels_l
 def test_a_strong_pull_leads_to_its_centre(channels_last):
     network = CONVOLVING
     start = flatten(network)
-    centre = torch.randn(len(start), generator=torch.Generator().manual_seed(1))
-    (job,) = jobs(Training(lr=1e-4, batch=1), sizes=(3,), pull=Pull(1e4, centre))
+    center = torch.randn(len(start), generator=torch.Generator().manual_seed(1))
+    (job,) = jobs(Training(lr=1e-4, batch_size=1), sizes=(3,), pull=Pull(1e4, center))
     update = Local(network, channels_last=channels_last).train(start, job, Turn(0, 0, 0))
-    torch.testing.assert_close(start + update, centre, rtol=0, atol=0.05)
+    torch.testing.assert_close(start + update, center, rtol=0, atol=0.05)
 
 
 def test_a_start_of_ones_own_takes_the_place_of_the_global_weights():

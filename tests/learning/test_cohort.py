@@ -17,7 +17,7 @@ from tests.learning.cohorts import ROUND, SEED, Attentive, Mixing, Noisy, Statef
 SHAPE = (1, 6, 6)
 
 
-def normalised(norm):
+def normalized(norm):
     return nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
 
 
@@ -26,8 +26,8 @@ MODELS = {
     "logistic": Logistic()(SHAPE, 3, 0),
     "attention": Attentive(),
     "convolutions": Cnn(filters=3, hidden=5)(SHAPE, 3, 0),
-    "group norm": normalised(nn.GroupNorm(2, 4)),
-    "batch norm": normalised(nn.BatchNorm2d(4)),
+    "group norm": normalized(nn.GroupNorm(2, 4)),
+    "batch norm": normalized(nn.BatchNorm2d(4)),
     "dense batch norm": nn.Sequential(
         nn.Flatten(), nn.Linear(36, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 3)
     ),
@@ -51,7 +51,7 @@ def run(network, work, **settings):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_path_equals_the_reference_for_clients_of_unequal_sizes(name):
-    network, work = MODELS[name], jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    network, work = MODELS[name], jobs(Training(lr=0.05, batch_size=5, local_epochs=2))
     if name == "dense batch norm":
         # It refuses batches of one sample.
         work = [job for job in work if len(job.data) % 5 != 1]
@@ -67,12 +67,12 @@ def test_every_path_equals_the_reference_for_clients_of_unequal_sizes(name):
 @pytest.mark.parametrize(
     "training",
     [
-        Training(lr=0.05, batch=5, momentum=0.9, weight_decay=0.01),
-        Training(lr=0.01, batch=7, optimiser="adam", local_epochs=2),
+        Training(lr=0.05, batch_size=5, momentum=0.9, weight_decay=0.01),
+        Training(lr=0.01, batch_size=7, optimizer="adam", local_epochs=2),
     ],
     ids=str,
 )
-def test_every_path_equals_the_reference_for_every_optimiser(name, training):
+def test_every_path_equals_the_reference_for_every_optimizer(name, training):
     work = jobs(training)
     torch.testing.assert_close(run(MODELS[name], work), reference(MODELS[name], work), rtol=1e-3, atol=2e-5)
 
@@ -89,7 +89,7 @@ def test_attackers_own_starts_pulls_and_masks_equal_the_reference(name):
     mask = torch.rand(dimension, generator=generator) < 0.5
     work[1] = Job(1, work[1].data, work[1].training, start=start, time=1)
     work[2] = Job(2, work[2].data, work[2].training, pull=Pull(0.5, start))
-    work[4] = Job(4, work[4].data, Training(lr=0.2, batch=3), mask=mask)
+    work[4] = Job(4, work[4].data, Training(lr=0.2, batch_size=3), mask=mask)
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 
 
@@ -122,14 +122,14 @@ def test_changed_labels_and_a_pool_of_ones_own_train_along():
 
 def test_a_real_model_on_real_digits_equals_the_reference():
     network = Cnn()((1, 8, 8), 10, 0)
-    work = digit_jobs(Training(lr=0.05, batch=10), count=2)
+    work = digit_jobs(Training(lr=0.05, batch_size=10), count=2)
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 
 
 def test_pixels_far_above_one_do_not_change_the_path():
     network, digits, said = Cnn()((1, 8, 8), 10, 0), Digits()().train, []
     bright = ClientData(800 * digits.images[:40], torch.arange(40), digits.labels[:40])
-    work = [Job(0, bright, Training(lr=1e-6, batch=10))]
+    work = [Job(0, bright, Training(lr=1e-6, batch_size=10))]
     cohort = Cohort(network, say=said.append)
     updates = cohort(flatten(network), work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=2e-5)
@@ -170,7 +170,7 @@ def test_a_failure_in_a_worker_is_raised(name):
 
 
 def test_a_schedule_takes_every_sample_once_per_epoch_and_weighs_short_batches_right():
-    work = jobs(Training(batch=5, local_epochs=2), sizes=(7, 12))
+    work = jobs(Training(batch_size=5, local_epochs=2), sizes=(7, 12))
     (schedule,) = lay_out(work, SEED, ROUND)
     assert schedule.places == (1, 0)
     assert schedule.active == (2, 2, 2, 2, 1, 1)

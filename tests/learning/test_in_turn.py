@@ -24,15 +24,15 @@ class Plain:
             self.training.step(images, schedule.labels[at], schedule.shares[at])
 
 
-@pytest.mark.parametrize("optimiser", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimiser": "adam"}], ids=str)
-def test_all_clients_and_rounds_of_a_setting_use_one_recording_and_get_what_the_reference_gives(optimiser, monkeypatch):
+@pytest.mark.parametrize("optimizer", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adam"}], ids=str)
+def test_all_clients_and_rounds_of_a_setting_use_one_recording_and_get_what_the_reference_gives(optimizer, monkeypatch):
     monkeypatch.setattr(batched, "_Recording", Plain)
     model = Attentive()
     start, trained = flatten(model), layout(model).trained
-    training = Training(lr=0.05, batch=5, local_epochs=2, **optimiser)
+    training = Training(lr=0.05, batch_size=5, local_epochs=2, **optimizer)
     elsewhere = start.clone()
     elsewhere[:trained] += 0.01
-    work = [*jobs(training), *jobs(training, sizes=(9, 4), start=elsewhere), *jobs(Training(lr=0.02, batch=5))]
+    work = [*jobs(training), *jobs(training, sizes=(9, 4), start=elsewhere), *jobs(Training(lr=0.02, batch_size=5))]
     recordings = {}
     for _ in range(2):
         out = torch.full((len(work), len(start)), torch.nan)

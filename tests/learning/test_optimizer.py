@@ -1,4 +1,4 @@
-"""The optimisers are PyTorch's, step for step."""
+"""The optimizers are PyTorch's, step for step."""
 
 import msgspec
 import pytest
@@ -12,13 +12,13 @@ SETTINGS = [
     Training(lr=0.1, momentum=0.9),
     Training(lr=0.1, weight_decay=0.2),
     Training(lr=0.1, momentum=0.5, weight_decay=0.2),
-    Training(lr=0.1, optimiser="adam"),
-    Training(lr=0.1, optimiser="adam", weight_decay=0.2),
+    Training(lr=0.1, optimizer="adam"),
+    Training(lr=0.1, optimizer="adam", weight_decay=0.2),
 ]
 
 
 def peer(training, weights):
-    if training.optimiser == "adam":
+    if training.optimizer == "adam":
         return torch.optim.Adam([weights], lr=training.lr, weight_decay=training.weight_decay)
     return torch.optim.SGD([weights], training.lr, training.momentum, weight_decay=training.weight_decay)
 
@@ -29,21 +29,21 @@ def test_steps_equal_those_of_torch_optim(training, shape):
     generator = torch.Generator().manual_seed(0)
     ours = torch.randn(shape, generator=generator)
     theirs = ours.clone().requires_grad_()
-    optimiser, state = peer(training, theirs), begin(training, ours)
+    optimizer, state = peer(training, theirs), begin(training, ours)
     for _ in range(4):
         gradient = torch.randn(shape, generator=generator)
         theirs.grad = gradient.clone()
-        optimiser.step()
+        optimizer.step()
         step(training, ours, gradient, state)
     torch.testing.assert_close(ours, theirs.detach())
 
 
 def test_momentum_with_adam_is_refused():
     with pytest.raises(ConfigError, match="momentum is a setting of SGD"):
-        Training(optimiser="adam", momentum=0.9)
+        Training(optimizer="adam", momentum=0.9)
 
 
-@pytest.mark.parametrize("wrong", ['{"lr": 0}', '{"batch": 0}', '{"momentum": 1}', '{"epochs": 3}'])
+@pytest.mark.parametrize("wrong", ['{"lr": 0}', '{"batch_size": 0}', '{"momentum": 1}', '{"epochs": 3}'])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(wrong, type=Training)

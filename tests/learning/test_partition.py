@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError
-from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, LabelsPerClient, NeighbouringLabels
+from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, NeighboringClasses, Pathological
 
 LABELS = np.arange(1000) % 10
 
 
-@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), NeighbouringLabels(3), Dirichlet(0.5)], ids=str)
+@pytest.mark.parametrize("partition", [Iid(), Pathological(3), NeighboringClasses(3), Dirichlet(0.5)], ids=str)
 @given(clients=st.integers(1, 25), seed=st.integers(0, 2**40))
 @settings(max_examples=25, deadline=None)
 def test_no_sample_goes_to_two_clients_and_every_client_has_some(partition, clients, seed):
@@ -30,7 +30,7 @@ def test_no_sample_goes_to_two_clients_and_every_client_has_some(partition, clie
     assert all(np.array_equal(a, b) for a, b in zip(dealt.rows, again.rows, strict=True))
 
 
-@pytest.mark.parametrize("partition", [Iid(), LabelsPerClient(3), NeighbouringLabels(3), Dirichlet(0.5)], ids=str)
+@pytest.mark.parametrize("partition", [Iid(), Pathological(3), NeighboringClasses(3), Dirichlet(0.5)], ids=str)
 def test_other_seeds_give_other_deals(partition):
     assert not np.array_equal(partition(LABELS, 10, 1).rows[0], partition(LABELS, 10, 2).rows[0])
 
@@ -44,7 +44,7 @@ def test_iid_clients_have_equal_sizes_and_less_than_one_sample_each_is_unused(cl
 @given(clients=st.integers(1, 40), labels=st.integers(1, 10), seed=st.integers(0, 99))
 @settings(max_examples=50, deadline=None)
 def test_clients_have_exactly_k_labels_in_equal_portions(clients, labels, seed):
-    dealt = LabelsPerClient(labels)(LABELS, clients, seed)
+    dealt = Pathological(labels)(LABELS, clients, seed)
     histograms = np.array(dealt.histograms)
     assert ((histograms > 0).sum(1) == labels).all()
     assert len(set(histograms[histograms > 0])) == 1
@@ -55,12 +55,12 @@ def test_clients_have_exactly_k_labels_in_equal_portions(clients, labels, seed):
 def test_the_papers_partition_uses_nine_tenths_of_mnists_frequencies():
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     labels = np.repeat(np.arange(10), counts)
-    assert set(LabelsPerClient(3)(labels, 100, 0).sizes) == {3 * (5421 // 30)}
+    assert set(Pathological(3)(labels, 100, 0).sizes) == {3 * (5421 // 30)}
 
 
-def test_neighbouring_labels_go_round_and_leave_less_than_a_sample_for_each_taker():
+def test_neighboring_labels_go_round_and_leave_less_than_a_sample_for_each_taker():
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    dealt = np.array(NeighbouringLabels(3)(np.repeat(np.arange(10), counts), 100, 0).histograms)
+    dealt = np.array(NeighboringClasses(3)(np.repeat(np.arange(10), counts), 100, 0).histograms)
     for client, histogram in enumerate(dealt):
         assert set(np.flatnonzero(histogram)) == {(client + step) % 10 for step in range(3)}
     assert all(set(column[column > 0]) == {count // 30} for column, count in zip(dealt.T, counts, strict=True))
@@ -89,12 +89,12 @@ def test_an_assignment_is_taken_as_it_is(tmp_path):
     [
         (Iid(), 1001, "1000 samples cannot serve 1001 clients"),
         (Iid(), 0, "cannot serve 0 clients"),
-        (LabelsPerClient(11), 10, "11 labels per client were asked for, but the data have 10"),
-        (LabelsPerClient(10), 101, "too few for 101 clients"),
-        (NeighbouringLabels(11), 10, "11 labels per client were asked for, but the data have 10"),
-        (NeighbouringLabels(10), 101, "too few for 101 clients"),
+        (Pathological(11), 10, "11 labels per client were asked for, but the data have 10"),
+        (Pathological(10), 101, "too few for 101 clients"),
+        (NeighboringClasses(11), 10, "11 labels per client were asked for, but the data have 10"),
+        (NeighboringClasses(10), 101, "too few for 101 clients"),
         (Dirichlet(0.001), 100, "raise alpha"),
-        (Dirichlet(0.5, least=11), 100, "fewer than 11 samples"),
+        (Dirichlet(0.5, min_samples=11), 100, "fewer than 11 samples"),
         (Assigned(clients=((1,), (2,))), 3, "has 2 clients, the experiment 3"),
         (Assigned(clients=((1,), ())), 2, "leaves client 1 without samples"),
         (Assigned(clients=((1,), (1000,))), 2, "names sample 1000; the data have samples 0 to 999"),

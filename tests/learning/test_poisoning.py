@@ -14,7 +14,7 @@ from f2ed.learning.poisoning import CrewTraining, _settled, honest_schedule
 from f2ed.learning.vector import flatten
 from tests.learning.cohorts import ROUND, SEED, jobs, reference
 
-TRAINING = Training(lr=0.1, batch=5, local_epochs=2)
+TRAINING = Training(lr=0.1, batch_size=5, local_epochs=2)
 NETWORK = Logistic()((1, 6, 6), 3, 0)
 
 
@@ -38,9 +38,9 @@ def test_honest_settings_give_what_the_clients_would_have_trained(crew, work):
 
 def test_a_schedule_start_pull_and_mask_reach_the_clients(crew, work):
     start, mask = torch.randn(2, 111), torch.rand(2, 111) < 0.5
-    schedule = Schedule(epochs=1, lr=0.3, momentum=0.5, weight_decay=0.1, batch=4)
+    schedule = Schedule(epochs=1, lr=0.3, momentum=0.5, weight_decay=0.1, batch_size=4)
     found = crew(examples(work), schedule=schedule, start=start.numpy(), pull=Pull(0.2, start[0]), mask=mask)
-    training = Training(lr=0.3, batch=4, local_epochs=1, momentum=0.5, weight_decay=0.1)
+    training = Training(lr=0.3, batch_size=4, local_epochs=1, momentum=0.5, weight_decay=0.1)
     wanted = [
         Job(job.client, job.data, training, start=start[at], pull=ClientPull(0.2, start[0]), mask=mask[at])
         for at, job in enumerate(work)
@@ -53,7 +53,7 @@ def test_a_second_call_takes_batches_in_another_order(crew, work):
 
 
 def test_momentum_asked_for_means_sgd():
-    crew = CrewTraining(Cohort(NETWORK), flatten(NETWORK), [2], Training(lr=0.1, optimiser="adam"), SEED, ROUND)
+    crew = CrewTraining(Cohort(NETWORK), flatten(NETWORK), [2], Training(lr=0.1, optimizer="adam"), SEED, ROUND)
     work = jobs(Training(lr=0.1, momentum=0.9))[2:3]
     found = crew(examples(work), schedule=Schedule(momentum=0.9))
     torch.testing.assert_close(found, reference(NETWORK, work), rtol=1e-3, atol=2e-5)
@@ -61,19 +61,19 @@ def test_momentum_asked_for_means_sgd():
 
 def test_the_honest_schedule_has_no_gaps():
     assert honest_schedule(TRAINING) == Schedule(
-        epochs=2, lr=0.1, momentum=0.0, weight_decay=0.0, batch=5, optimiser="sgd"
+        epochs=2, lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=5, optimizer="sgd"
     )
 
 
 @pytest.mark.parametrize(
     ("honest", "asked", "expected"),
     [
-        ({}, {"optimiser": "adam", "momentum": 0.0}, ("adam", 0.0)),
-        ({"optimiser": "adam"}, {"optimiser": "sgd"}, ("sgd", 0.0)),
-        ({"optimiser": "adam"}, {"momentum": 0.9}, ("sgd", 0.9)),
+        ({}, {"optimizer": "adam", "momentum": 0.0}, ("adam", 0.0)),
+        ({"optimizer": "adam"}, {"optimizer": "sgd"}, ("sgd", 0.0)),
+        ({"optimizer": "adam"}, {"momentum": 0.9}, ("sgd", 0.9)),
         ({"momentum": 0.5}, {"lr": 0.1}, ("sgd", 0.5)),
     ],
 )
-def test_an_attack_trains_with_the_optimiser_it_asks_for(honest, asked, expected):
+def test_an_attack_trains_with_the_optimizer_it_asks_for(honest, asked, expected):
     settled = _settled(Training(**honest), Schedule(**asked))
-    assert (settled.optimiser, settled.momentum) == expected
+    assert (settled.optimizer, settled.momentum) == expected

@@ -41,7 +41,7 @@ def settings(*, secure):
         {
             "data": {"kind": "synthetic", "train": 20 * CLIENTS, "test": 10, "side": 8},
             "model": {"kind": "imported", "factory": "parity:network"},
-            "training": {"lr": 0.1, "batch": 5, "local_epochs": 2},
+            "training": {"lr": 0.1, "batch_size": 5, "local_epochs": 2},
             "clients": CLIENTS,
             "malicious": 1,
             "shards": SHARDS,
@@ -110,7 +110,7 @@ def on_flower(folder):
         def __call__(self, means):
             Seen.round += 1
             np.save(folder / f"flower_means_{Seen.round}.npy", means)
-            return FilterL2(epsilon=0.25)(means)
+            return FilterL2(contamination=0.25)(means)
 
     @server.main()
     def lead(grid, _context):

@@ -21,7 +21,7 @@ NODES, STRANGER = 8, 8
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deployment")
-    with Deployment(folder, nodes=NODES, shards=2, crowd=3, strangers=1, spares=5) as running:
+    with Deployment(folder, nodes=NODES, shards=2, min_crowd=3, strangers=1, spares=5) as running:
         yield running
 
 
@@ -84,7 +84,7 @@ def family(process):
 
 
 def sent(run, search):
-    """Search all messages as the server and each node saw them, request and reply, serialised."""
+    """Search all messages as the server and each node saw them, request and reply, serialized."""
     found = {client: search.in_file(run.desk.path(f"wire/node_{client}")) for client in range(NODES)}
     return found | {"server": search.in_file(run.desk.path("wire/server"))}
 
@@ -129,7 +129,7 @@ def test_no_plain_update_is_in_any_process_but_its_own(deployment, first, shards
     assert not any(sent(first, search).values())
     assert not on_disk(deployment, search)
     assert audit["secret"]
-    assert audit["hidden_among"] == 4
+    assert audit["crowd"] == 4
     assert first.equals_the_survivors(shards)
 
 
@@ -224,7 +224,7 @@ def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_t
     audit = tolerant.result()
     assert dropped(audit) == sorted([one[0], other[1]])
     assert audit["opened"] == [0, 1]
-    assert audit["hidden_among"] == 3
+    assert audit["crowd"] == 3
     assert tolerant.equals_the_survivors([without(one, one[0]), without(other, other[1])])
     deployment.replace_node(one[0])
     deployment.replace_node(other[1])

@@ -26,7 +26,7 @@ def header(**changes):
         "labels": ((1, 1), (2, 0), (0, 2)),
         "shards": ((0, 1, 2),),
         "mode": "clear",
-        "hidden_among": 1,
+        "crowd": 1,
         "guarantee": {"region": "nothing"},
         "verdict": "nothing helps",
     }
@@ -108,8 +108,8 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path):
 
 
 def test_the_weight_on_contaminated_shards_is_added_up():
-    assert record(0).believed_attackers == 0.75
-    assert record(0, weights=None).believed_attackers is None
+    assert record(0).contaminated_weight == 0.75
+    assert record(0, weights=None).contaminated_weight is None
 
 
 def test_a_compressed_file_reads_as_the_file_itself(tmp_path):

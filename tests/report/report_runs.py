@@ -10,11 +10,21 @@ from f2ed.guarantees import guarantee
 from f2ed.records import RoundRecord, RunHeader, Seconds, line
 
 ROUNDS = 12
-STRENGTH = {"none": 0.0, "ka": 0.5, "tma": 0.7, "dba": 0.6}
+STRENGTH = {"none": 0.0, "krum-attack": 0.5, "trimmed-mean-attack": 0.7, "dba": 0.6}
 WEAKNESS = {"mean": 1.0, "krum": 0.6, "trimmed-mean": 0.35, "filter-l2": 0.02}
 
 
-def header(*, attack="tma", estimator="filter-l2", seed=0, rounds=ROUNDS, clients=100, malicious=10, shards=25, **more):
+def header(
+    *,
+    attack="trimmed-mean-attack",
+    estimator="filter-l2",
+    seed=0,
+    rounds=ROUNDS,
+    clients=100,
+    malicious=10,
+    shards=25,
+    **more,
+):
     """Return a header as a simulation writes it; `more` overrides its fields, or settings that are no fields."""
     fields = {key: more.pop(key) for key in list(more) if key in RunHeader.__struct_fields__}
     promise = guarantee(clients=clients, malicious=malicious, shards=shards)
@@ -45,7 +55,7 @@ def header(*, attack="tma", estimator="filter-l2", seed=0, rounds=ROUNDS, client
         "labels": ((60,) * 10,) * clients,
         "shards": tuple(tuple(range(first, clients, shards)) for first in range(shards)),
         "mode": "all-or-nothing",
-        "hidden_among": clients // shards,
+        "crowd": clients // shards,
         "guarantee": msgspec.to_builtins(promise),
         "verdict": f"{malicious} malicious clients can spoil {promise.worst_share:.0%} of {shards} rows",
         "started": "2026-01-01T12:00:00+00:00",
@@ -80,7 +90,7 @@ def record(head, number, **more):
         if kind == "filter-l2"
         else "",
         "step": 0.5,
-        "hidden_among": head.hidden_among,
+        "crowd": head.crowd,
         "bytes_up": 31_900,
         "bytes_down": 2_100,
         "guarantee": head.guarantee["region"],

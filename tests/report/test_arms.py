@@ -30,7 +30,9 @@ def test_runs_that_differ_in_the_seed_alone_are_one_arm():
 
 
 def test_no_attack_comes_first():
-    names = [arm.attack for arm in arms([run(attack="tma"), run(attack="none"), run(attack="ka")])]
+    names = [
+        arm.attack for arm in arms([run(attack="trimmed-mean-attack"), run(attack="none"), run(attack="krum-attack")])
+    ]
     assert names == ["no attack", "Krum attack", "Trimmed-mean attack"]
 
 
@@ -65,7 +67,7 @@ def test_parameters_are_told_where_one_rule_occurs_with_several():
         [run(estimator={"kind": "filter-l2", "sigma": 0.1}), run(estimator={"kind": "filter-l2", "sigma": 0.2})]
     )
     assert [arm.estimator for arm in found] == ["FilterL2 (sigma 0.1)", "FilterL2 (sigma 0.2)"]
-    assert len({arm.look.colour for arm in found}) == 1
+    assert len({arm.look.color for arm in found}) == 1
     assert len({arm.look.dash for arm in found}) == 2
 
 
@@ -119,7 +121,7 @@ def test_no_two_rules_of_a_page_look_alike_and_plain_ones_look_as_everywhere():
 
 
 def test_when_all_looks_are_taken_one_is_shared():
-    every = {Look(colour, dash) for colour in COLOURS for dash in DASHES}
+    every = {Look(color, dash) for color in COLOURS for dash in DASHES}
     assert apart(look("krum"), every) == look("krum")
     assert apart(look("krum"), every - {look("median")}) == look("median")
 

@@ -17,7 +17,7 @@ from tests.report.report_runs import demo, header, save
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder = demo(tmp_path_factory.mktemp("runs"), seeds=(0, 1), attacks=("none", "tma", "dba"))
+    folder = demo(tmp_path_factory.mktemp("runs"), seeds=(0, 1), attacks=("none", "trimmed-mean-attack", "dba"))
     return read_runs([folder])[0]
 
 
@@ -29,7 +29,7 @@ def test_a_figure_is_a_file_of_its_kind_and_the_same_every_time(runs, tmp_path, 
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_figure_has_a_panel_per_attack_and_the_pages_colours(runs, tmp_path):
+def test_a_figure_has_a_panel_per_attack_and_the_pages_colors(runs, tmp_path):
     (path,) = write_figures(runs, tmp_path, "svg")
     text = path.read_text()
     ids = [node.get("id", "") for node in ET.fromstring(text).iter()]  # noqa: S314  our own file
@@ -37,11 +37,15 @@ def test_a_figure_has_a_panel_per_attack_and_the_pages_colours(runs, tmp_path):
     for title in ("(a) no attack", "(b) Trimmed-mean attack", "(c) Distributed backdoor", "attack success"):
         assert title in text
     for name in ("mean", "krum", "trimmed-mean", "filter-l2"):
-        assert look(name).colour.lower() in text
+        assert look(name).color.lower() in text
 
 
 def test_a_panel_keeps_its_height_beside_a_long_legend(tmp_path):
-    demo(tmp_path / "runs", attacks=("tma",), estimators=("mean", "krum", "trimmed-mean", "filter-l2", "median", "nnm"))
+    demo(
+        tmp_path / "runs",
+        attacks=("trimmed-mean-attack",),
+        estimators=("mean", "krum", "trimmed-mean", "filter-l2", "median", "nnm"),
+    )
     (path,) = write_figures(read_runs([tmp_path / "runs"])[0], tmp_path, "svg")
     tree = ET.parse(path)  # noqa: S314  our own file
     _, background, *_ = (node for node in tree.iter() if node.get("id", "").startswith("patch_"))
@@ -51,7 +55,7 @@ def test_a_panel_keeps_its_height_beside_a_long_legend(tmp_path):
 
 def test_a_legend_is_no_wider_than_the_panels(tmp_path):
     rules = ("mean", "krum", "trimmed-mean", "filter-l2", "geometric-median", "centered-clipping", "median", "dnc")
-    demo(tmp_path / "runs", attacks=("none", "ka", "tma", "dba"), estimators=rules)
+    demo(tmp_path / "runs", attacks=("none", "krum-attack", "trimmed-mean-attack", "dba"), estimators=rules)
     (path,) = write_figures(read_runs([tmp_path / "runs"])[0], tmp_path, "svg")
     width = ET.parse(path).getroot().get("width")  # noqa: S314  our own file
     inches = float(width.removesuffix("pt")) / 72

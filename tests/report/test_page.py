@@ -59,7 +59,7 @@ def test_the_heading_is_the_folders_name(demo_page):
 def test_a_grid_of_72_runs_of_30_rounds_weighs_less_than_10_mb(tmp_path):
     for data in ("mnist", "fashion-mnist"):
         names = ("mean", "krum", "trimmed-mean", "bulyan", "median", "filter-l2")
-        attacks = ("none", "ka", "tma", "mpa", "mra", "dba")
+        attacks = ("none", "krum-attack", "trimmed-mean-attack", "model-poisoning", "model-replacement", "dba")
         demo(tmp_path / data, rounds=30, estimators=names, attacks=attacks, shards=100, data={"kind": data})
     summary = write_page([tmp_path], tmp_path / "grid.html")
     assert summary.runs == 72
@@ -75,7 +75,7 @@ def test_what_records_say_cannot_become_markup(tmp_path):
 
 
 def test_problems_are_named_on_the_page_and_the_rest_is_shown(tmp_path):
-    demo(tmp_path, estimators=("mean",), attacks=("none", "ka"))
+    demo(tmp_path, estimators=("mean",), attacks=("none", "krum-attack"))
     broken = save(tmp_path, header(seed=7), name="torn")
     broken.write_bytes(broken.read_bytes()[:-9])
     (tmp_path / "rubbish.jsonl").write_text("what is this?\n")
@@ -116,8 +116,8 @@ def test_what_an_audit_recovered_is_on_the_page(tmp_path):
 def test_a_crowd_is_told_for_each_setting(tmp_path):
     save(tmp_path, header(shards=25))
     save(tmp_path, header(shards=10, schedule={"type": "every-k-rounds", "k": 5}), name="anew")
-    save(tmp_path, header(shards=100, mode="none", hidden_among=1), name="bare")
-    rows = {row["hidden_among"]: row for row in payload(*read_runs([tmp_path]))["privacy"]}
+    save(tmp_path, header(shards=100, mode="none", crowd=1), name="bare")
+    rows = {row["crowd"]: row for row in payload(*read_runs([tmp_path]))["privacy"]}
     assert set(rows) == {"4", "10", "1"}
     assert rows["10"]["schedule"] == "anew every 5 rounds"
     assert rows["1"]["secrecy"] == "none: no shards, every update is seen"

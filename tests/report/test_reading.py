@@ -69,13 +69,13 @@ def test_an_accuracy_that_is_no_number_leaves_a_gap(tmp_path, value):
 
 def test_an_older_header_is_shown_without_what_it_does_not_have(tmp_path):
     path = save(tmp_path, header())
-    edited(path, 0, lambda found: [found.pop(key) for key in ("dimension", "hidden_among", "mode", "guarantee")])
+    edited(path, 0, lambda found: [found.pop(key) for key in ("dimension", "crowd", "mode", "guarantee")])
     run, problems = read_one(path)
     assert len(run.rounds) == 12
     assert run.header.mode == "unknown"
     assert run.header.seed == 0
     named = " ".join(problem.text for problem in problems)
-    assert all(f"has no {key}" in named for key in ("dimension", "hidden_among", "mode", "guarantee"))
+    assert all(f"has no {key}" in named for key in ("dimension", "crowd", "mode", "guarantee"))
 
 
 def test_an_unknown_key_is_named_once_and_passed_over(tmp_path):
@@ -188,9 +188,9 @@ def test_folders_are_searched_to_the_bottom(tmp_path):
 def test_an_older_round_that_does_not_say_its_crowd_has_the_run_s(tmp_path):
     path = save(tmp_path, header())
     for number in range(1, 13):
-        edited(path, number, lambda found: found.pop("hidden_among"))
+        edited(path, number, lambda found: found.pop("crowd"))
     run, problems = read_one(path)
-    assert run.hidden_among == 4
+    assert run.crowd == 4
     assert problems == []
 
 

@@ -28,7 +28,7 @@ def f2ed(monkeypatch, tmp_path, capsys):
 
 @pytest.fixture
 def runs(tmp_path):
-    return demo(tmp_path / "runs", estimators=("mean", "filter-l2"), attacks=("none", "tma"))
+    return demo(tmp_path / "runs", estimators=("mean", "filter-l2"), attacks=("none", "trimmed-mean-attack"))
 
 
 def test_report_says_the_verdict_and_where_the_page_is(f2ed, runs, tmp_path):

@@ -30,7 +30,7 @@ def points(found, about):
     ("accuracy", "wanted"), [(0.9, "held"), (0.86, "held"), (0.84, "dented"), (0.71, "dented"), (0.69, "broken")]
 )
 def test_an_attack_is_judged_by_the_accuracy_it_costs(accuracy, wanted):
-    assert level(run(0.9, attack="none"), run(accuracy, attack="ka")) == wanted
+    assert level(run(0.9, attack="none"), run(accuracy, attack="krum-attack")) == wanted
 
 
 @pytest.mark.parametrize(("success", "wanted"), [(0.1, "held"), (0.3, "dented"), (0.5, "broken")])
@@ -47,30 +47,33 @@ def test_the_worse_of_the_two_counts():
 
 
 def test_without_a_run_that_nobody_attacked_accuracy_is_not_judged():
-    found = verdict(arms([run(0.2, attack="ka")]))
+    found = verdict(arms([run(0.2, attack="krum-attack")]))
     assert found.level == "unknown"
     assert "no run without an attack" in found.headline
 
 
 def test_a_baseline_of_other_settings_does_not_count():
-    assert level(run(0.9, attack="none", data={"kind": "digits"}), run(0.9, attack="ka")) == "unknown"
+    assert level(run(0.9, attack="none", data={"kind": "digits"}), run(0.9, attack="krum-attack")) == "unknown"
 
 
 def test_a_run_under_way_is_measured_by_where_the_other_was_by_then():
     head = header(attack="none", rounds=3)
     calm = Run("calm", head, tuple(record(head, n, accuracy=a) for n, a in enumerate((0.3, 0.6, 0.9))))
-    assert level(calm, run(0.3, rounds=1, attack="ka")) == "held"
+    assert level(calm, run(0.3, rounds=1, attack="krum-attack")) == "held"
 
 
 def test_the_mean_over_seeds_is_judged():
-    seeds = [run(accuracy, attack="ka", seed=seed) for seed, accuracy in enumerate((0.9, 0.5))]
+    seeds = [run(accuracy, attack="krum-attack", seed=seed) for seed, accuracy in enumerate((0.9, 0.5))]
     assert level(run(0.9, attack="none"), *seeds) == "broken"
 
 
 def test_the_headline_names_who_held_and_who_was_broken():
     every = [run(0.9, attack="none", estimator=name) for name in ("mean", "filter-l2")]
-    every += [run(0.9, attack="ka"), run(0.9, attack="tma")]
-    every += [run(0.2, attack="ka", estimator="mean"), run(0.9, attack="tma", estimator="mean")]
+    every += [run(0.9, attack="krum-attack"), run(0.9, attack="trimmed-mean-attack")]
+    every += [
+        run(0.2, attack="krum-attack", estimator="mean"),
+        run(0.9, attack="trimmed-mean-attack", estimator="mean"),
+    ]
     found = verdict(arms(every))
     assert found.level == "held"
     assert found.headline == "FilterL2 held against both attacks; Mean was broken."
@@ -81,18 +84,22 @@ def test_the_headline_names_who_held_and_who_was_broken():
 
 def test_who_met_fewer_attacks_is_not_praised_for_all_of_them():
     every = [run(0.9, attack="none", estimator=name) for name in ("krum", "filter-l2")]
-    every += [run(0.9, attack="ka"), run(0.9, attack="tma"), run(0.9, attack="ka", estimator="krum")]
+    every += [
+        run(0.9, attack="krum-attack"),
+        run(0.9, attack="trimmed-mean-attack"),
+        run(0.9, attack="krum-attack", estimator="krum"),
+    ]
     assert verdict(arms(every)).headline == "FilterL2 held against both attacks."
 
 
 def test_a_baseline_of_another_rule_is_called_by_its_name():
-    found = verdict(arms([run(0.9, attack="none"), run(0.5, attack="ka", estimator="mean")]))
+    found = verdict(arms([run(0.9, attack="none"), run(0.5, attack="krum-attack", estimator="mean")]))
     (mean,) = points(found, "Mean")
     assert "40 points less than FilterL2 without the attack" in mean.text
 
 
 def test_if_nothing_held_the_headline_says_so():
-    found = verdict(arms([run(0.9, attack="none"), run(0.1, attack="ka")]))
+    found = verdict(arms([run(0.9, attack="none"), run(0.1, attack="krum-attack")]))
     assert found.level == "broken"
     assert found.headline == "Every estimator was broken by some attack: FilterL2."
 
@@ -108,33 +115,33 @@ def guarantee_of(*runs):
 
 
 def test_the_theorem_is_named_where_it_applies_and_was_not_broken():
-    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.9, attack="ka", malicious=2))
+    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.9, attack="krum-attack", malicious=2))
     assert point.level == "held"
     assert "less than 1/12" in point.text
     assert "It was not broken" in point.text
 
 
 def test_a_theorem_that_did_not_help_is_called_broken():
-    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.2, attack="ka", malicious=2))
+    point = guarantee_of(run(0.9, attack="none", malicious=2), run(0.2, attack="krum-attack", malicious=2))
     assert point.level == "broken"
     assert "Broken all the same by Krum attack" in point.text
 
 
 def test_rounds_in_which_less_was_promised_are_counted():
-    closed = run(0.9, attack="ka", malicious=2, more={"guarantee": "experience"})
+    closed = run(0.9, attack="krum-attack", malicious=2, more={"guarantee": "experience"})
     point = guarantee_of(run(0.9, attack="none", malicious=2), closed)
     assert point.level == "dented"
     assert "In 3 of 3 rounds" in point.text
 
 
 def test_the_theorem_is_not_claimed_for_other_rules():
-    runs = [run(0.9, attack=attack, malicious=2, estimator="krum") for attack in ("none", "ka")]
+    runs = [run(0.9, attack=attack, malicious=2, estimator="krum") for attack in ("none", "krum-attack")]
     assert "the others have no such theorem" in guarantee_of(*runs).text
 
 
 def test_more_attackers_than_the_theorem_withstands_are_experience():
-    assert guarantee_of(run(attack="none"), run(attack="ka")).text.startswith("none, experience only.")
-    assert guarantee_of(run(malicious=13, attack="none"), run(malicious=13, attack="ka")).level == "broken"
+    assert guarantee_of(run(attack="none"), run(attack="krum-attack")).text.startswith("none, experience only.")
+    assert guarantee_of(run(malicious=13, attack="none"), run(malicious=13, attack="krum-attack")).level == "broken"
 
 
 def test_the_crowd_is_the_smallest_of_all_runs():
@@ -143,16 +150,16 @@ def test_the_crowd_is_the_smallest_of_all_runs():
 
 
 def test_a_crowd_that_shrank_in_one_round_is_what_counts():
-    (point,) = points(verdict(arms([run(attack="none", more={"hidden_among": 3})])), "Privacy")
+    (point,) = points(verdict(arms([run(attack="none", more={"crowd": 3})])), "Privacy")
     assert point.text == "every update was hidden among at least 3 clients."
-    (point,) = points(verdict(arms([run(attack="none", more={"hidden_among": 1})])), "Privacy")
+    (point,) = points(verdict(arms([run(attack="none", more={"crowd": 1})])), "Privacy")
     assert point.level == "broken"
 
 
 def test_updates_that_nobody_hid_are_called_by_name():
-    seen = verdict(arms([run(attack="none", mode="none", hidden_among=1)]))
+    seen = verdict(arms([run(attack="none", mode="none", crowd=1)]))
     assert [point.level for point in points(seen, "Privacy")] == ["broken"]
-    clear = verdict(arms([run(attack="none", mode="clear", hidden_among=1)]))
+    clear = verdict(arms([run(attack="none", mode="clear", crowd=1)]))
     assert [point.level for point in points(clear, "Privacy")] == ["note"]
 
 
@@ -168,12 +175,12 @@ def test_what_the_meter_read_last_counts():
     (point,) = points(verdict(arms([safe])), "Over the rounds")
     assert (point.level, "no group smaller than 4." in point.text) == ("held", True)
     read = Reading(rank=100, exposed=98, first=5, crowd=1)
-    leaky = run(attack="ka", more={"meter": read}, schedule={"type": "every-round"})
+    leaky = run(attack="krum-attack", more={"meter": read}, schedule={"type": "every-round"})
     (point,) = points(verdict(arms([safe, leaky])), "Over the rounds")
     assert point.level == "broken"
     assert "determine 98 of 100 clients, the first after 5 rounds in 1 of 2 runs." in point.text
 
 
 def test_runs_that_have_not_ended_are_counted():
-    (point,) = points(verdict(arms([run(attack="none", rounds=1), run(attack="ka")])), "Not finished")
+    (point,) = points(verdict(arms([run(attack="none", rounds=1), run(attack="krum-attack")])), "Not finished")
     assert point.text.startswith("1 of 2 runs have reached")

@@ -148,7 +148,7 @@ def test_a_file_replaced_by_a_longer_one_of_another_run_is_read_anew(tmp_path):
     path = save(tmp_path, header(rounds=9), rounds=1)
     folder = Folder(tmp_path)
     folder.look()
-    other = header(attack="ka", rounds=9)
+    other = header(attack="krum-attack", rounds=9)
     path.write_bytes(b"".join(map(line, [other, *(record(other, number) for number in range(6))])))
     assert folder.look()
     (run,), problems = folder.read()

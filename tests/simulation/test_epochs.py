@@ -65,7 +65,7 @@ def test_members_agree_on_keys_once_per_epoch_and_then_every_round_is_one_exchan
 
 
 def test_a_silent_member_makes_nobody_agree_anew(watched):
-    records = [record for _, record in make(dropout=0.15).rounds()]
+    records = [record for _, record in make(client_dropout=0.15).rounds()]
     assert any(record.excluded for record in records)
     assert kinds(watched) == [{AskKey}, *[{AskUpload}] * 5]
 
@@ -88,7 +88,7 @@ def test_the_set_up_is_on_record_in_the_first_round_of_an_epoch_and_in_no_other(
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 @pytest.mark.parametrize("schedule", ["fixed", {"kind": "every-k-rounds", "k": 2}])
 def test_a_run_taken_up_in_any_round_has_the_records_of_one_that_was_not_interrupted(mode, schedule):
-    changes = {"protocol": {"mode": mode}, "schedule": schedule, "dropout": 0.1}
+    changes = {"protocol": {"mode": mode}, "schedule": schedule, "client_dropout": 0.1}
     whole = make(**changes)
     states, records = zip(*whole.rounds(), strict=True)
     for at in range(4):
@@ -154,7 +154,7 @@ def interrupted(clients, *_):
 def test_masked_equals_plain_where_the_protocol_asks_for_more_survivors():
     changes = {
         "clients": 24,
-        "dropout": 0.2,
+        "client_dropout": 0.2,
         "protocol": {"mode": "dropout-tolerant", "survivors": 6, "colluders": 1},
         "estimator": "mean",
     }

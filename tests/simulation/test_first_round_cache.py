@@ -36,9 +36,9 @@ def end(beginnings=None, **changes):
 # The last two train their malicious clients in their own way, so that fewer clients train along with the honest ones.
 ARMS = [
     {"estimator": "mean"},
-    {"estimator": "krum", "attack": "tma"},
-    {"attack": {"kind": "ka", "shard_aware": True}, "client_momentum": 0.9},
-    {"attack": {"kind": "mra", "boost": "shard"}},
+    {"estimator": "krum", "attack": "trimmed-mean-attack"},
+    {"attack": {"kind": "krum-attack", "shard_aware": True}, "client_momentum": 0.9},
+    {"attack": {"kind": "model-replacement", "boost": "shard"}},
     {"attack": "label-flip", "estimator": "median", "shards": "none"},
 ]
 

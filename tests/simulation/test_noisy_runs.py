@@ -14,7 +14,7 @@ from f2ed.simulation.checkpoint import pack, unpack
 from f2ed.simulation.header import digest
 from tests.simulation.small_run import SMALL
 
-NOISY = SMALL | {"l2": 0.5, "privacy": {"multiplier": 2.0, "delta": 1e-4}}
+NOISY = SMALL | {"clip_norm": 0.5, "privacy": {"multiplier": 2.0, "delta": 1e-4}}
 
 
 def run(**changes):
@@ -25,7 +25,7 @@ def run(**changes):
 
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 def test_with_noise_masked_equals_plain_to_the_bit(mode):
-    changes = {"protocol": {"mode": mode}, "dropout": 0.1, "clients": 20}
+    changes = {"protocol": {"mode": mode}, "client_dropout": 0.1, "clients": 20}
     masked, records = run(**changes)
     plain, clear = run(secure=False, **changes)
     assert masked == plain
@@ -49,7 +49,7 @@ def test_epsilon_composes_over_the_rounds():
 
 
 def test_a_client_pays_only_for_the_rounds_in_which_its_shard_was_opened():
-    simulation = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 6}), workers=1)
+    simulation = Simulation(experiment(NOISY | {"client_dropout": 0.15, "rounds": 6}), workers=1)
     opened = np.zeros(12, int)
     for _, record in simulation.rounds():
         for number, members in enumerate(simulation.header.shards):
@@ -76,11 +76,11 @@ def test_colluders_leave_less_noise_to_count_on_so_each_client_adds_more():
 
 
 def test_a_run_that_is_taken_up_again_goes_on_counting():
-    simulation = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 5}), workers=1)
+    simulation = Simulation(experiment(NOISY | {"client_dropout": 0.15, "rounds": 5}), workers=1)
     states, records = zip(*simulation.rounds(), strict=True)
     kept = unpack(pack(states[2], simulation.digest), simulation.digest, torch.device("cpu"))
     assert kept.spent == states[2].spent
-    later = Simulation(experiment(NOISY | {"dropout": 0.15, "rounds": 5}), workers=1)
+    later = Simulation(experiment(NOISY | {"client_dropout": 0.15, "rounds": 5}), workers=1)
     assert [record.epsilon for _, record in later.rounds(kept)] == [record.epsilon for record in records[3:]]
 
 
@@ -103,12 +103,12 @@ def test_without_noise_a_run_keeps_the_name_it_had_before_there_was_any():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"l2": None}, "privacy: noise without an L2 clip"),
+        ({"clip_norm": None}, "privacy: noise without an L2 clip"),
         ({"shards": "none"}, "privacy: noise is shared by the members of a shard"),
         ({"privacy": -1.0}, r"privacy\.multiplier"),
         ({"privacy": {"multiplier": 1.0, "delta": 1.0}}, r"privacy\.delta"),
         ({"privacy": {"multiplier": 1.0, "detla": 0.1}}, "did you mean delta"),
-        ({"bits": 2, "clip": 100.0, "privacy": 0.01}, "privacy: noise of .* steps"),
+        ({"bits": 2, "clip_value": 100.0, "privacy": 0.01}, "privacy: noise of .* steps"),
         ({"bits": 48, "privacy": 1e6}, "privacy: noise of .* steps; .* fewer where it is more"),
     ],
 )

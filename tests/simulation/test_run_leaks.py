@@ -54,8 +54,8 @@ def test_batches_are_dealt_whole_in_every_round():
 
 def test_drop_outs_are_read_from_what_was_opened():
     tolerant = {"mode": "dropout-tolerant"}
-    _, strict = records(dropout=0.15)
-    _, lenient = records(dropout=0.15, protocol=tolerant)
+    _, strict = records(client_dropout=0.15)
+    _, lenient = records(client_dropout=0.15, protocol=tolerant)
     assert strict[-1].meter.exposed == 0
     assert lenient[-1].meter.exposed > 0
     assert lenient[-1].meter.rank > strict[-1].meter.rank
@@ -68,7 +68,9 @@ def test_without_shards_there_is_nothing_to_read():
 
 
 def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
-    settings = experiment(SMALL | {"schedule": "every-round", "dropout": 0.1, "protocol": {"mode": "dropout-tolerant"}})
+    settings = experiment(
+        SMALL | {"schedule": "every-round", "client_dropout": 0.1, "protocol": {"mode": "dropout-tolerant"}}
+    )
     whole = Simulation(settings, workers=1)
     steps = list(whole.rounds())
     after, _ = steps[3]
@@ -93,7 +95,7 @@ def test_simulate_warns_of_a_schedule_that_exposes_someone():
 @pytest.mark.parametrize(
     ("changes", "advice"),
     [
-        ({"dropout": 0.2, "protocol": {"mode": "dropout-tolerant"}}, "protocol.mode: .* open no smaller sums"),
+        ({"client_dropout": 0.2, "protocol": {"mode": "dropout-tolerant"}}, "protocol.mode: .* open no smaller sums"),
         ({"shards": 16}, "shards: .* Use fewer shards"),
     ],
 )
@@ -121,7 +123,7 @@ def test_the_rounds_between_deals_can_be_left_to_the_meter():
         (
             {
                 "schedule": {"kind": "every-k-rounds", "k": "auto"},
-                "dropout": 0.2,
+                "client_dropout": 0.2,
                 "protocol": {"mode": "dropout-tolerant"},
             },
             "schedule.k: no number of rounds between deals is safe",
@@ -141,15 +143,15 @@ def test_batches_too_large_for_the_shards_are_refused_before_anything_starts():
 def test_uneven_batches_are_not_said_to_hide_more_than_their_smallest_shard():
     settings = experiment(SMALL | {"clients": 26, "schedule": {"kind": "batches", "size": 3}, "secure": True})
     assert settings.schedule == Batches(3)
-    assert Simulation(settings, workers=1).header.hidden_among == 3
+    assert Simulation(settings, workers=1).header.crowd == 3
 
 
 def test_records_of_older_versions_have_no_meter_and_say_once_how_many_hide_each_other(tmp_path):
     header, rounds = records(rounds=1)
     old = [msgspec.to_builtins(header), msgspec.to_builtins(rounds[0])]
-    old[0]["hidden_among"] = 4
-    del old[0]["forecast"], old[1]["meter"], old[1]["hidden_among"]
+    old[0]["crowd"] = 4
+    del old[0]["forecast"], old[1]["meter"], old[1]["crowd"]
     path = tmp_path / "old.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in old))
     log = read(path)
-    assert (log.header.forecast, log.rounds[0].meter, log.rounds[0].hidden_among) == (None, None, 4)
+    assert (log.header.forecast, log.rounds[0].meter, log.rounds[0].crowd) == (None, None, 4)

@@ -24,12 +24,12 @@ def final(**changes):
 
 def without_costs(record):
     found = msgspec.to_builtins(record)
-    for name in ("seconds", "bytes_up", "bytes_down", "hidden_among"):
+    for name in ("seconds", "bytes_up", "bytes_down", "crowd"):
         del found[name]
     return found
 
 
-@pytest.mark.parametrize("attack", ["none", "tma", {"kind": "mra", "boost": "shard"}])
+@pytest.mark.parametrize("attack", ["none", "trimmed-mean-attack", {"kind": "model-replacement", "boost": "shard"}])
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 def test_masked_equals_plain_to_the_bit(attack, mode):
     masked, records = final(attack=attack, protocol={"mode": mode})
@@ -39,8 +39,8 @@ def test_masked_equals_plain_to_the_bit(attack, mode):
 
 
 def test_masked_equals_plain_where_clients_drop_out():
-    masked, records = final(dropout=0.15, rounds=6)
-    plain, clear = final(dropout=0.15, rounds=6, secure=False)
+    masked, records = final(client_dropout=0.15, rounds=6)
+    plain, clear = final(client_dropout=0.15, rounds=6, secure=False)
     assert masked == plain
     assert any(record.excluded for record in records)
     assert not all(record.excluded for record in records)
@@ -48,13 +48,13 @@ def test_masked_equals_plain_where_clients_drop_out():
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():
-    first, _ = final(attack="tma", seed=3)
-    again, _ = final(attack="tma", seed=3)
-    other, _ = final(attack="tma", seed=4)
+    first, _ = final(attack="trimmed-mean-attack", seed=3)
+    again, _ = final(attack="trimmed-mean-attack", seed=3)
+    other, _ = final(attack="trimmed-mean-attack", seed=4)
     assert first == again != other
 
 
-@pytest.mark.parametrize("attack", ["tma", {"kind": "mra", "boost": "shard"}])
+@pytest.mark.parametrize("attack", ["trimmed-mean-attack", {"kind": "model-replacement", "boost": "shard"}])
 def test_an_attack_may_begin_in_a_later_round(attack):
     calm = Simulation(experiment(SMALL), workers=1)
     late = Simulation(experiment(SMALL | {"attack": attack, "attack_from": 2}), workers=1)
@@ -81,20 +81,20 @@ def test_a_run_learns():
 
 
 def test_a_backdoor_opens_under_the_mean_and_not_under_the_filter():
-    backdoor = {"kind": "mra", "epochs": 10, "trigger": {"size": 4}}
+    backdoor = {"kind": "model-replacement", "epochs": 10, "trigger": {"size": 4}}
     *_, fooled = simulate(**(LARGER | {"attack": backdoor, "estimator": "mean"}))
     *_, safe = simulate(**(LARGER | {"attack": backdoor}))
     assert fooled.success > 0.9
     assert safe.success < 0.3
     assert fooled.success_every > fooled.success * 0.9
-    assert safe.believed_attackers < fooled.believed_attackers
+    assert safe.contaminated_weight < fooled.contaminated_weight
 
 
 def test_without_shards_the_estimator_sees_every_update_and_the_header_says_so():
-    simulation = Simulation(experiment(SMALL | {"shards": "none", "attack": "tma"}), workers=1)
+    simulation = Simulation(experiment(SMALL | {"shards": "none", "attack": "trimmed-mean-attack"}), workers=1)
     _, record = simulation.step(simulation.start())
     assert simulation.header.mode == "none"
-    assert simulation.header.hidden_among == 1
+    assert simulation.header.crowd == 1
     assert any("no secure aggregation" in note for note in simulation.header.notes)
     assert len(record.weights) == 12
     assert record.contaminated == simulation.malicious
@@ -116,26 +116,26 @@ def test_the_header_holds_what_is_needed_to_run_it_again():
     assert [sum(counts) for counts in header.labels] == list(header.samples)
     assert sorted(client for members in header.shards for client in members) == list(range(12))
     assert header.mode == "all-or-nothing"
-    assert header.hidden_among == 3
+    assert header.crowd == 3
     assert "50% of 4 rows" in header.verdict
     assert "hidden among at least 3" in header.verdict
     assert set(header.versions) == {"f2ed", "python", "numpy", "torch"}
 
 
 def test_the_record_says_among_how_many_an_update_was_hidden():
-    assert [record.hidden_among for record in final()[1]] == [3, 3, 3]
-    assert [record.hidden_among for record in final(secure=False)[1]] == [1, 1, 1]
-    tolerant = {"protocol": {"mode": "dropout-tolerant"}, "clients": 24, "dropout": 0.1}
+    assert [record.crowd for record in final()[1]] == [3, 3, 3]
+    assert [record.crowd for record in final(secure=False)[1]] == [1, 1, 1]
+    tolerant = {"protocol": {"mode": "dropout-tolerant"}, "clients": 24, "client_dropout": 0.1}
     simulation = Simulation(experiment(SMALL | tolerant), workers=1)
-    assert simulation.header.hidden_among == 4
-    assert all(4 <= record.hidden_among <= 6 for _, record in simulation.rounds())
+    assert simulation.header.crowd == 4
+    assert all(4 <= record.crowd <= 6 for _, record in simulation.rounds())
 
 
 def test_epsilon_is_the_worst_case_unless_it_is_stated():
-    assert experiment(SMALL).estimator == FilterL2(epsilon=0.25)  # 2 of 4 would be half, so one is withstood
-    assert experiment(SMALL | {"malicious": 1}).estimator == FilterL2(epsilon=0.25)
+    assert experiment(SMALL).estimator == FilterL2(contamination=0.25)  # 2 of 4 would be half, so one is withstood
+    assert experiment(SMALL | {"malicious": 1}).estimator == FilterL2(contamination=0.25)
     stated = experiment(SMALL | {"estimator": {"kind": "filter-l2", "epsilon": 0.1}}).estimator
-    assert stated == FilterL2(epsilon=0.1)
+    assert stated == FilterL2(contamination=0.1)
 
 
 def test_epsilon_is_at_most_what_the_rule_withstands_and_the_header_says_so():
@@ -152,9 +152,9 @@ def test_inner_rules_get_their_epsilon_too():
 
 
 def test_settings_may_be_values():
-    settled = experiment(SMALL | {"attack": TMA(), "estimator": FilterL2(epsilon=0.2)})
+    settled = experiment(SMALL | {"attack": TMA(), "estimator": FilterL2(contamination=0.2)})
     assert settled.attack == TMA()
-    assert settled.estimator == FilterL2(epsilon=0.2)
+    assert settled.estimator == FilterL2(contamination=0.2)
 
 
 def test_a_state_becomes_bytes_and_back_and_the_run_goes_on_as_before():
@@ -190,7 +190,7 @@ def test_a_diverged_client_closes_its_shard_and_the_round_goes_on():
 
 
 def test_if_no_shard_opens_the_model_stays_as_it_is():
-    simulation = Simulation(experiment(SMALL | {"dropout": 0.99}), workers=1)
+    simulation = Simulation(experiment(SMALL | {"client_dropout": 0.99}), workers=1)
     start = simulation.start()
     state, record = simulation.step(start)
     assert torch.equal(state.model, start.model)
@@ -202,22 +202,24 @@ def test_if_no_shard_opens_the_model_stays_as_it_is():
 def test_if_too_few_rows_are_left_for_the_rule_the_model_stays_as_it_is():
     rule = {"kind": "krum", "epsilon": 0.25}
     simulation = Simulation(
-        experiment(SMALL | {"clients": 15, "shards": 5, "estimator": rule, "dropout": 0.3}), workers=1
+        experiment(SMALL | {"clients": 15, "shards": 5, "estimator": rule, "client_dropout": 0.3}), workers=1
     )
     assert any(record.stopped.startswith("no step: ") for _, record in simulation.rounds())
 
 
 def test_the_clip_binds_attackers_and_is_counted():
     attack = {"kind": "gaussian"}
-    _, records = final(attack=attack, clip=0.5)
+    _, records = final(attack=attack, clip_value=0.5)
     assert records[0].clipped > 0
     assert records[0].clipped_honest == 0
 
 
 def test_new_deals_come_when_the_schedule_says():
-    simulation = Simulation(experiment(SMALL | {"schedule": "every-round", "attack": "tma", "rounds": 6}), workers=1)
+    simulation = Simulation(
+        experiment(SMALL | {"schedule": "every-round", "attack": "trimmed-mean-attack", "rounds": 6}), workers=1
+    )
     assert len({record.contaminated for _, record in simulation.rounds()}) > 1
-    fixed = Simulation(experiment(SMALL | {"attack": "tma", "rounds": 6}), workers=1)
+    fixed = Simulation(experiment(SMALL | {"attack": "trimmed-mean-attack", "rounds": 6}), workers=1)
     assert len({record.contaminated for _, record in fixed.rounds()}) == 1
 
 
@@ -237,7 +239,7 @@ def test_simulate_wants_settings_once():
 
 @pytest.mark.parametrize("model", ["mlp", {"kind": "cnn", "filters": 2, "hidden": 4}])
 def test_the_number_of_workers_changes_nothing(model):
-    changes = {"model": model, "attack": {"kind": "mra", "boost": "shard"}, "rounds": 2}
+    changes = {"model": model, "attack": {"kind": "model-replacement", "boost": "shard"}, "rounds": 2}
     found = []
     for workers in (1, 3):
         states, records = zip(*Simulation(experiment(SMALL | changes), workers=workers).rounds(), strict=True)
@@ -267,7 +269,7 @@ def test_every_estimator_can_be_named_and_takes_a_step(kind, shards):
 @pytest.mark.parametrize("aware", [False, True])
 def test_every_attack_can_be_named_and_changes_what_is_sent(kind, aware):
     attack = {"kind": kind, "shard_aware": aware}
-    if kind in {"mra", "neurotoxin", "dba"}:
+    if kind in {"model-replacement", "neurotoxin", "dba"}:
         attack["boost"] = 3.0
     changes = {"clients": 24, "shards": 8, "malicious": 3, "rounds": 1, "estimator": "mean", "seed": 1}
     attacked, _ = final(**changes, attack=attack)

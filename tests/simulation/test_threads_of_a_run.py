@@ -27,8 +27,8 @@ def told(threads, **changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"attack": "tma"},
-        {"attack": "ka", "estimator": "krum"},
+        {"attack": "trimmed-mean-attack"},
+        {"attack": "krum-attack", "estimator": "krum"},
         {"shards": "none", "attack": "min-max", "estimator": {"kind": "nnm", "inner": "trimmed-mean"}},
         {"model": {"kind": "cnn", "filters": 4, "hidden": 16}, "estimator": "geometric-median"},
     ],

@@ -17,7 +17,7 @@ def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
     strategy = F2ed(
         roster=settings["f2ed-roster"],
-        estimator=FilterL2(epsilon=float(settings["epsilon"])),
+        estimator=FilterL2(contamination=float(settings["epsilon"])),
         mode=settings["f2ed-mode"],
         min_crowd=int(settings["f2ed-min-crowd"]),
         checkpoint=settings["f2ed-checkpoint"],

@@ -23,12 +23,12 @@ def load(partition: int | None = None, partitions: int = 1) -> tuple[Tensor, Ten
 
 def train(model: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, lr: float) -> None:
     """Train in place."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     for _ in range(epochs):
         for some in torch.randperm(len(images)).split(16):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(model(images[some]), labels[some]).backward()
-            optimiser.step()
+            optimizer.step()
 
 
 @torch.no_grad()

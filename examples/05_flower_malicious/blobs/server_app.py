@@ -21,7 +21,7 @@ class Compared:
     def __call__(self, means: Floats) -> Estimate:
         """Return the filter's estimate."""
         self.plain = means.mean(axis=0)
-        return FilterL2(epsilon=self.epsilon)(means)
+        return FilterL2(contamination=self.epsilon)(means)
 
 
 @app.main()

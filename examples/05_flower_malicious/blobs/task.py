@@ -8,11 +8,11 @@ CLASSES, FEATURES = 10, 64
 
 
 def load(seed: int, samples: int = 200) -> tuple[Floats, NDArray[np.int64]]:
-    """Return points around ten centres, and which centre each belongs to; the seed says whose they are."""
-    centres = np.random.default_rng(0).normal(0, 1, (CLASSES, FEATURES))
+    """Return points around ten centers, and which center each belongs to; the seed says whose they are."""
+    centers = np.random.default_rng(0).normal(0, 1, (CLASSES, FEATURES))
     rng = np.random.default_rng(seed + 1)
     labels = rng.integers(0, CLASSES, samples)
-    return (centres[labels] + rng.normal(0, 2, (samples, FEATURES))).astype(np.float32), labels
+    return (centers[labels] + rng.normal(0, 2, (samples, FEATURES))).astype(np.float32), labels
 
 
 def train(weights: Floats, points: Floats, labels: NDArray[np.int64], *, steps: int = 20, lr: float = 0.05) -> Floats:

@@ -24,7 +24,7 @@ from f2ed.core.arrays import Array, as_matrix, namespace
 __all__ = ["Attack", "Positive", "Variant"]
 
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
-Variant = Literal["inventors", "authors"]
+Variant = Literal["original", "released"]
 """As the attack's inventors defined it, or as the code released with F2ED-Learning runs it."""
 
 

@@ -33,7 +33,7 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
 
     trigger: Bars = Bars()
     rounds: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=_KINDS)] | None = None
-    variant: Variant = "inventors"
+    variant: Variant = "original"
 
     def __post_init__(self) -> None:
         # A ValueError here reaches the reader of an experiment file with its path.
@@ -42,17 +42,17 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
 
     def as_run(self) -> "DBA":
         """Fix what the authors' code fixes."""
-        return self if self.variant == "inventors" else msgspec.structs.replace(self, share=0.5, epochs=20, rounds=None)
+        return self if self.variant == "original" else msgspec.structs.replace(self, share=0.5, epochs=20, rounds=None)
 
     def marks(self, images: Array, rank: int | None) -> Sequence[Box]:
         """Return one bar for an attacker, and all of them to measure."""
         bars = self.trigger.boxes(images)
         if rank is None:
-            return bars if self.variant == "inventors" else bars[-1:]
+            return bars if self.variant == "original" else bars[-1:]
         return [bars[rank % _KINDS]]
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalisation."""
+        """Paint before the normalization."""
         return palette.shade(self.trigger.value)
 
     def train(self, crew: Crew) -> Array:

@@ -43,4 +43,4 @@ def _stops_at(estimator: Estimator | None) -> float | None:
     if estimator is None or estimator.sigma is None:
         return None
     reached = estimator.eta * estimator.sigma**2
-    return reached**0.5 if estimator.variant == "authors" else reached
+    return reached**0.5 if estimator.variant == "released" else reached

@@ -15,8 +15,8 @@ class IPM(Attack, frozen=True, tag="ipm"):
     """
 
     scale: Positive = 0.1
-    variant: Variant = "inventors"
+    variant: Variant = "original"
 
     def craft(self, scene: Scene) -> Array:
         """Send the same to all."""
-        return -(1 - scene.epsilon if self.variant == "authors" else self.scale) * scene.mean
+        return -(1 - scene.epsilon if self.variant == "released" else self.scale) * scene.mean

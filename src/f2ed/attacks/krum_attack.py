@@ -25,7 +25,7 @@ __all__ = ["KA"]
 Vector = npt.NDArray[np.float64]
 
 
-class KA(Attack, frozen=True, tag="ka"):
+class KA(Attack, frozen=True, tag="krum-attack"):
     """Send what Krum chooses as far as possible against the way the model goes, and accomplices beside it.
 
     Where no λ above `threshold` is chosen, the malicious clients give up and send what they trained. With partial
@@ -35,11 +35,11 @@ class KA(Attack, frozen=True, tag="ka"):
     """
 
     threshold: Positive = 1e-5
-    variant: Variant = "inventors"
+    variant: Variant = "original"
 
     def craft(self, scene: Scene) -> Array:
         """Search, then surround the crafted row by the accomplices."""
-        if self.variant == "authors":
+        if self.variant == "released":
             return -_per_tensor(scene) * scene.heading
         found = self._search(scene)
         if found is None:

@@ -1,4 +1,4 @@
-"""MPA, targeted model poisoning by alternating minimisation (Bhagoji et al., ICML 2019)."""
+"""MPA, targeted model poisoning by alternating minimization (Bhagoji et al., ICML 2019)."""
 
 from typing import Annotated, Literal
 
@@ -23,13 +23,13 @@ _PASSES = 10
 """Over the chosen images alone, for each local epoch: enough to learn them."""
 
 
-class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
+class MPA(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
     """Make the model mistake a few chosen test images, while the update stays near an honest one.
 
     The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
     own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
     labels, boosted. That one is a step of Adam at `lr`, as in the inventors' code: with the honest clients' plain SGD
-    (`lr` and `optimiser` none) a small learning rate makes it too short to matter. With strategy = "explicit" they
+    (`lr` and `optimizer` none) a small learning rate makes it too short to matter. With strategy = "explicit" they
     train honestly, then on the chosen images alone, and boost all that the latter moved: stronger, easier to see.
     Success is the share of the `images` that get the label wanted.
 
@@ -46,8 +46,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
     benign_steps: Count = 10
     epochs: Count | None = None
     lr: Positive | None = 1e-3
-    optimiser: Literal["sgd", "adam"] | None = "adam"
-    variant: Variant = "inventors"
+    optimizer: Literal["sgd", "adam"] | None = "adam"
+    variant: Variant = "original"
 
     def goal(self, exam: Exam) -> Goal:
         """Draw test images, and a wrong label for each."""
@@ -58,7 +58,7 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
         away = exam.rng.integers(1, exam.classes, self.images)
         wanted = (labels[chosen] + _as_labels(away, labels)) % exam.classes
         images = exam.test.images[chosen]
-        if self.variant == "authors":
+        if self.variant == "released":
             images = namespace(images).swapaxes(images, -1, -2)
         return Goal(images, wanted, labels[chosen])
 
@@ -67,16 +67,16 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
         if crew.goal is None:
             raise ConfigError("mpa trains on the images of its goal; ask it for one at the start of the run")
         lure = [Examples(crew.goal.images, crew.goal.wanted)] * len(crew.data)
-        if self.variant == "authors":
+        if self.variant == "released":
             return self._as_authors(crew, lure)
         return self._alternate(crew, lure) if self.strategy == "alternate" else self._explicit(crew, lure)
 
     def _alternate(self, crew: Crew, lure: list[Examples]) -> Array:
         anchor = Pull(self.rho, crew.model + crew.train(crew.data))
         once, one_step = Schedule(epochs=1), self._schedule(1, self.images)
-        here = anchor.centre * 0 + crew.model
+        here = anchor.center * 0 + crew.model
         for _ in range(self.epochs or crew.honest.epochs or 1):
-            for part in _in_parts(crew, self.benign_steps * (crew.honest.batch or 1)):
+            for part in _in_parts(crew, self.benign_steps * (crew.honest.batch_size or 1)):
                 here = here + crew.train(part, schedule=once, start=here, pull=anchor)
                 here = here + self._boosted(crew.train(lure, schedule=one_step, start=here), crew)
         return here - crew.model
@@ -91,8 +91,8 @@ class MPA(Attack, frozen=True, kw_only=True, tag="mpa"):
         return like(moved, factors)[:, None] * moved
 
     def _schedule(self, epochs: int | None, batch: int | None = None) -> Schedule:
-        momentum = 0.0 if self.optimiser == "adam" else None
-        return Schedule(epochs=epochs, lr=self.lr, momentum=momentum, batch=batch, optimiser=self.optimiser)
+        momentum = 0.0 if self.optimizer == "adam" else None
+        return Schedule(epochs=epochs, lr=self.lr, momentum=momentum, batch_size=batch, optimizer=self.optimizer)
 
     def _as_authors(self, crew: Crew, lure: list[Examples]) -> Array:
         back = crew.model - crew.train(lure) / 10

@@ -16,23 +16,23 @@ from f2ed.core.arrays import Array
 __all__ = ["MRA"]
 
 
-class MRA(Backdoor, frozen=True, kw_only=True, tag="mra"):
+class MRA(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
     """Train a model with a backdoor and send it so large that the mean of all updates becomes that model.
 
     `alpha` below 1 weighs the loss by alpha and adds 1 - alpha times half the squared distance from the global model,
     so as to look less strange. The authors' variant replaces no model: nothing is scaled, every image of a malicious
-    client is poisoned, the target is 0, and the square of 5 x 5 has the number 0 *after* normalisation, hardly
+    client is poisoned, the target is 0, and the square of 5 x 5 has the number 0 *after* normalization, hardly
     visible on MNIST and mostly black on black on Fashion-MNIST.
     """
 
     trigger: Square = Square()
     boost: Boost = "replacement"
     alpha: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
-    variant: Variant = "inventors"
+    variant: Variant = "original"
 
     def as_run(self) -> "MRA":
         """Fix what the authors' code fixes."""
-        if self.variant == "inventors":
+        if self.variant == "original":
             return self
         return msgspec.structs.replace(self, trigger=Square(size=5), boost=1.0, share=1.0, target=0, alpha=1.0)
 
@@ -41,12 +41,12 @@ class MRA(Backdoor, frozen=True, kw_only=True, tag="mra"):
         return self.as_run().trigger.boxes(images)
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalisation, or after it as the authors do."""
-        return 0.0 if self.variant == "authors" else palette.shade(self.trigger.value)
+        """Paint before the normalization, or after it as the authors do."""
+        return 0.0 if self.variant == "released" else palette.shade(self.trigger.value)
 
     def train(self, crew: Crew) -> Array:
         """Train on the poisoned data, near the global model if asked to."""
         alpha = self.as_run().alpha
-        # The optimiser sees the loss divided by alpha, so that its first term keeps its weight.
+        # The optimizer sees the loss divided by alpha, so that its first term keeps its weight.
         pull = None if alpha == 1 else Pull((1 - alpha) / alpha, crew.model)
         return crew.train(self.poison(crew), schedule=self.schedule, pull=pull)

@@ -32,14 +32,14 @@ class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
         return self.trigger.boxes(images)
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalisation."""
+        """Paint before the normalization."""
         return palette.shade(self.trigger.value)
 
     def train(self, crew: Crew) -> Array:
         """Look for the quiet weights, train them, and shorten the result."""
         everything = max(len(data.labels) for data in crew.data)
         # One plain step of size one over all images is the gradient, turned round.
-        one_step = Schedule(epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch=everything, optimiser="sgd")
+        one_step = Schedule(epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd")
         slope = crew.train(crew.data, schedule=one_step)
         update = crew.train(self.poison(crew), schedule=self.schedule, mask=quiet(slope, self.ratio))
         return update if self.radius is None else _within(update, self.radius)

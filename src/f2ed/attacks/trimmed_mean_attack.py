@@ -12,7 +12,7 @@ from f2ed.core.arrays import Array, namespace
 __all__ = ["TMA"]
 
 
-class TMA(Attack, frozen=True, tag="tma"):
+class TMA(Attack, frozen=True, tag="trimmed-mean-attack"):
     """Stand, in every coordinate, just beyond the honest row that is farthest back on the way the model goes.
 
     Full knowledge goes beyond the extreme honest value by a factor drawn from [1, `b`], 2 by default; partial
@@ -24,11 +24,11 @@ class TMA(Attack, frozen=True, tag="tma"):
 
     b: Annotated[float, msgspec.Meta(ge=1.0)] | None = None
     space: Literal["updates", "weights"] | None = None
-    variant: Variant = "inventors"
+    variant: Variant = "original"
 
     def craft(self, scene: Scene) -> Array:
         """Draw for every coordinate and every row, or once for all rows."""
-        shared = self.variant == "authors"
+        shared = self.variant == "released"
         draws = scene.like(scene.view.rng.random((1 if shared else scene.m, scene.d), np.float32))
         if self.knowledge == "partial":
             return scene.mean - scene.heading * scene.spread * (3 + draws)

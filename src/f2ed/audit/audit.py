@@ -43,21 +43,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     sizes: tuple[Count, ...] = (1, 2, 4, 8, 16)
     """Members of a shard; 1 is the server that sees each update."""
-    batch: Count = 1
+    batch_size: Count = 1
     """Images of each member."""
     hidden: Count = 256
     """Width of the dense model's first layer."""
     trials: Count = 5
     """Shards of each size."""
     iterations: Annotated[int, Meta(ge=0)] = 500
-    """Of the attack by optimisation; 0 leaves it out."""
+    """Of the attack by optimization; 0 leaves it out."""
     clients: Annotated[int, Meta(ge=4)] = 100
     shard: Annotated[int, Meta(ge=2)] = 4
     """Members of a shard where single clients are solved for over many rounds."""
     rounds: Count = 100
     schedule: Schedule = EveryRound()
     """The run's own, which is looked at beside the usual ones."""
-    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.05
+    client_dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.05
     seed: int = 0
 
 
@@ -88,7 +88,7 @@ def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture
     yield "members from the model alone"
     yield from _from_model(fresh, data, settings, plain)
     if settings.iterations:
-        yield from _by_optimisation(data, settings)
+        yield from _by_optimization(data, settings)
     yield f"single clients over {settings.rounds} rounds"
     yield from follow(
         data,
@@ -96,7 +96,7 @@ def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture
         shard=settings.shard,
         rounds=settings.rounds,
         schedule=settings.schedule,
-        dropout=settings.dropout,
+        client_dropout=settings.client_dropout,
         seed=settings.seed,
     )
     yield "the leak meter"
@@ -117,7 +117,7 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
         outside: list[NDArray[np.float64]] = []
         for trial in range(settings.trials):
             rng = stream(settings.seed, "audit", name, size, trial)
-            shard = draw(data, size, settings.batch, rng)
+            shard = draw(data, size, settings.batch_size, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             together = _together(shard)
             true = as_pixels(together.images, data.black, data.white)
@@ -158,16 +158,16 @@ def _from_model(fresh: nn.Module, data: Data, settings: Settings, plain: dict[st
     yield from _membership(tally, settings.shard, inside, outside[:_OTHERS], rng)
 
 
-def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
+def _by_optimization(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
     model = Cnn()(data.shape, data.classes, settings.seed)
     attack = GradientMatching(iterations=settings.iterations)
-    tally = Tally("optimisation", "untrained convolutional model", {})
+    tally = Tally("optimization", "untrained convolutional model", {})
     for size in sorted(settings.sizes):
-        yield f"optimisation on the convolutional model, shard of {size}"
+        yield f"optimization on the convolutional model, shard of {size}"
         likeness = Likeness()
         # As many images as give an interval, and no more: this is the slow part.
         for trial in range(max(1, min(settings.trials, 8 // size))):
-            rng = stream(settings.seed, "audit", "optimisation", size, trial)
+            rng = stream(settings.seed, "audit", "optimization", size, trial)
             shard = draw(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             true = as_pixels(_together(shard).images, data.black, data.white)
@@ -177,20 +177,20 @@ def _by_optimisation(data: Data, settings: Settings) -> Iterator[Finding | Pictu
             likeness.add(true, found, _average(data))
             if trial == 0:
                 caption = f"shard of {size}, untrained convolutional model"
-                yield Picture(f"optimisation_{size}", caption, side_by_side(true, found))
-        yield from likeness.findings(tally, size, stream(settings.seed, "intervals", "optimisation", size))
+                yield Picture(f"optimization_{size}", caption, side_by_side(true, found))
+        yield from likeness.findings(tally, size, stream(settings.seed, "intervals", "optimization", size))
 
 
 def _meter(settings: Settings) -> Iterator[Leak]:
     shards, rounds = settings.clients // settings.shard, settings.rounds
-    compared = schedules(settings.clients, shards, rounds, settings.schedule, settings.dropout)
+    compared = schedules(settings.clients, shards, rounds, settings.schedule, settings.client_dropout)
     for when, away, mode in compared.values():
         yield leak(
             clients=settings.clients,
             shards=shards,
             rounds=rounds,
             schedule=when,
-            dropout=away,
+            client_dropout=away,
             mode=mode,
             seed=settings.seed,
         )
@@ -233,7 +233,7 @@ def _fit(fresh: nn.Module, samples: Samples, data: Data, *, epochs: int, seed: i
     local = Local(fresh)
     start = torch.cat([value.detach().reshape(-1) for value in fresh.parameters()])
     # Pixels of the same scale for every data set: the wider their range, the smaller the steps.
-    training = Training(lr=0.1 / max(1.0, data.white - data.black), batch=16, local_epochs=epochs)
+    training = Training(lr=0.1 / max(1.0, data.white - data.black), batch_size=16, local_epochs=epochs)
     moved = local.train(start, Job(0, ClientData.of(samples), training), Turn(seed, 0, 0))
     load(local.model, start + moved)
     return local.model

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Attack", "Course", "Finding", "Interval", "interval_of", "interval_of_mean"]
 
-Attack = Literal["inversion", "optimisation", "labels", "membership", "disaggregation", "inconsistency"]
+Attack = Literal["inversion", "optimization", "labels", "membership", "disaggregation", "inconsistency"]
 
 _DRAWS = 1000
 

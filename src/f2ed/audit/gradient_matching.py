@@ -1,4 +1,4 @@
-"""Images by optimisation, where no layer gives them away: match the gradient (Geiping et al., NeurIPS 2020)."""
+"""Images by optimization, where no layer gives them away: match the gradient (Geiping et al., NeurIPS 2020)."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ class GradientMatching(msgspec.Struct, frozen=True, kw_only=True):
     """Images whose gradient points where the shard mean does.
 
     The loss is 1 - cosine + `smooth` · total variation; Adam takes the sign of its gradient, and pixels stay between
-    black and white. Few iterations already show whether an image can be recognised; the published attack takes 4,800.
+    black and white. Few iterations already show whether an image can be recognized; the published attack takes 4,800.
     """
 
     iterations: Annotated[int, Meta(ge=1)] = 300
@@ -57,7 +57,7 @@ class GradientMatching(msgspec.Struct, frozen=True, kw_only=True):
         pairs = list(zip(slopes, wanted, strict=True))
         along = sum(((slope * part).sum() for slope, part in pairs), torch.zeros(()))
         size = torch.sqrt(sum((slope.square().sum() for slope in slopes), torch.zeros(())))
-        # Differences of neighbours, measured against images of which black is 0 and white is 1.
+        # Differences of neighbors, measured against images of which black is 0 and white is 1.
         across = (images[..., 1:] - images[..., :-1]).abs().mean()
         down = (images[..., 1:, :] - images[..., :-1, :]).abs().mean()
         return 1 - along / (size * length) + self.smooth * (across + down) / (view.white - view.black)

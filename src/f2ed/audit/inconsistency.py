@@ -24,12 +24,12 @@ from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Member, Ring, Words, respond, signing_key
 from f2ed.protocol.secagg.messages import Upload, read_reply, write
-from f2ed.protocol.sharding import ClientId, deal
+from f2ed.protocol.sharding import ClientId, assign_shards
 
 __all__ = ["Lie", "lie"]
 
 _DEAD = -1e3
-_ENCODING = Encoding(clip=1.0)
+_ENCODING = Encoding(clip_value=1.0)
 _UNBOUND = bytes(32)
 
 
@@ -66,7 +66,7 @@ def lie(
         roster=players.roster,
         protocol=Protocol(mode="all-or-nothing"),
     )
-    plan = deal(players.roster, shards=1, epoch=0, seed=b"")
+    plan = assign_shards(players.roster, shards=1, epoch=0, seed=b"")
     means, audit = shard_means(players, plan, task, threads=1)
     mean = torch.from_numpy(means[0] if len(means) else players.raw_sum()) * (len(shard) if len(means) else 1)
     # What is left of the sum is the victim's update alone, or so the server hopes.

@@ -43,7 +43,7 @@ def first_dense(model: nn.Module) -> str:
             return str(name)
         if next(module.parameters(recurse=False), None) is not None:
             break
-    raise ConfigError("the model's first layer is not dense, so quotients are no images; use the optimisation attack")
+    raise ConfigError("the model's first layer is not dense, so quotients are no images; use the optimization attack")
 
 
 def invert(view: View, shape: tuple[int, int, int]) -> NDArray[np.float64]:

@@ -14,14 +14,14 @@ from f2ed.guarantees.leakage.exposure import Meter, Sums
 from f2ed.guarantees.leakage.forecast import LeakMode, opened_sums, recovered_cosine, smallest_k
 from f2ed.learning import Cohort, Data, Job, Training, flatten, hand_out
 from f2ed.learning.models import Mlp
-from f2ed.learning.partition import LabelsPerClient
+from f2ed.learning.partition import Pathological
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
 __all__ = ["follow", "schedules"]
 
 _LABELS = 3
 _MOST_IMAGES = 60
-_TRAINING = Training(lr=0.05, batch=10)
+_TRAINING = Training(lr=0.05, batch_size=10)
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class _Arm:
 
 
 def follow(
-    data: Data, *, clients: int, shard: int, rounds: int, schedule: Schedule, dropout: float, seed: int
+    data: Data, *, clients: int, shard: int, rounds: int, schedule: Schedule, client_dropout: float, seed: int
 ) -> Iterator[Finding | Course]:
     """Train clients of three labels each, and yield what the server has found of them after some of the rounds.
 
@@ -53,10 +53,10 @@ def follow(
     shards = clients // shard
     module = Mlp((32,))(data.shape, data.classes, seed)
     cohort, model = Cohort(module), flatten(module)
-    partition = LabelsPerClient(min(_LABELS, data.classes))(data.train.labels.numpy(), clients, seed)
+    partition = Pathological(min(_LABELS, data.classes))(data.train.labels.numpy(), clients, seed)
     everyone = hand_out(data.train, partition)
     everyone = [type(each)(each.pool, each.rows[:_MOST_IMAGES], each.labels[:_MOST_IMAGES]) for each in everyone]
-    arms = _arms(clients, shards, rounds, schedule, dropout, seed, len(model))
+    arms = _arms(clients, shards, rounds, schedule, client_dropout, seed, len(model))
     held = np.array([np.isin(np.arange(data.classes), each.labels.numpy()) for each in everyone])
     total = np.zeros((clients, len(model)))
     squares = np.zeros(clients)
@@ -80,7 +80,7 @@ def follow(
 
 
 def schedules(
-    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float
+    clients: int, shards: int, rounds: int, schedule: Schedule, client_dropout: float
 ) -> dict[str, tuple[Schedule, float, LeakMode]]:
     """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
     k = smallest_k(clients=clients, shards=shards, rounds=rounds)
@@ -94,26 +94,26 @@ def schedules(
         kinds[f"every-k-rounds, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
     if isinstance(schedule, Batches) and schedule != Batches(2):
         kinds[f"batches of {schedule.size}, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
-    if dropout:
-        silent = f"{100 * dropout:g} % drop out"
-        kinds[f"every-round, {silent}"] = (EveryRound(), dropout, "all-or-nothing")
-        kinds[f"fixed, {silent}, all-or-nothing"] = (Fixed(), dropout, "all-or-nothing")
-        kinds[f"fixed, {silent}, dropout-tolerant"] = (Fixed(), dropout, "dropout-tolerant")
+    if client_dropout:
+        silent = f"{100 * client_dropout:g} % drop out"
+        kinds[f"every-round, {silent}"] = (EveryRound(), client_dropout, "all-or-nothing")
+        kinds[f"fixed, {silent}, all-or-nothing"] = (Fixed(), client_dropout, "all-or-nothing")
+        kinds[f"fixed, {silent}, dropout-tolerant"] = (Fixed(), client_dropout, "dropout-tolerant")
     return kinds
 
 
 def _arms(
-    clients: int, shards: int, rounds: int, schedule: Schedule, dropout: float, seed: int, coordinates: int
+    clients: int, shards: int, rounds: int, schedule: Schedule, client_dropout: float, seed: int, coordinates: int
 ) -> list[_Arm]:
     setting = {"clients": clients, "shards": shards, "rounds": rounds, "seed": seed}
     return [
         _Arm(
             name,
-            list(opened_sums(**setting, schedule=when, dropout=away, mode=mode)),
+            list(opened_sums(**setting, schedule=when, client_dropout=away, mode=mode)),
             Disaggregator(clients, coordinates),
             Meter(clients),
         )
-        for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, dropout).items()
+        for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, client_dropout).items()
     ]
 
 

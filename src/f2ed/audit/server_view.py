@@ -17,7 +17,7 @@ from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
 
 __all__ = ["View", "as_pixels", "draw", "opened_mean", "view_of"]
 
-_ENCODING = Encoding(clip=1.0)
+_ENCODING = Encoding(clip_value=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class View:
     """The mean update [d]."""
     model: nn.Module
     members: int
-    batch: int
+    batch_size: int
     lr: float
     steps: int
     black: float
@@ -37,7 +37,7 @@ class View:
     @property
     def samples(self) -> int:
         """How many images went into the mean."""
-        return self.members * self.batch
+        return self.members * self.batch_size
 
     @property
     def layout(self) -> Layout:
@@ -88,5 +88,5 @@ def opened_mean(
 
 
 def as_pixels(images: Tensor, black: float, white: float) -> NDArray[np.float64]:
-    """Undo the normalisation: 0 is black and 1 is white."""
+    """Undo the normalization: 0 is black and 1 is white."""
     return np.asarray(((images - black) / (white - black)).double().numpy())

@@ -13,7 +13,7 @@ __all__ = ["as_record", "markdown", "verdict"]
 
 _HEADS = {
     "inversion": ("Images from one shard mean", "A dense first layer: quotients of gradients, sure ones first."),
-    "optimisation": ("Images by matching the gradient", "A convolutional network; labels read from the last bias."),
+    "optimization": ("Images by matching the gradient", "A convolutional network; labels read from the last bias."),
     "labels": ("Labels", "From the bias of the last layer."),
     "membership": ("Was this image there?", "Whether an image lies in the span of the first layer's gradient."),
     "disaggregation": (
@@ -59,7 +59,7 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
         )
     bound = [finding for finding in findings if finding.setting == "masks bound to the model"]
     if bound:
-        # Noise may by chance be nearer to one image than the average image is; recognised it is not.
+        # Noise may by chance be nearer to one image than the average image is; recognized it is not.
         gained = any(finding.found.low > RECOGNISED for finding in bound)
         found = (
             "learns something: the binding of masks has failed." if gained else "opens noise: masks are bound to them."
@@ -165,7 +165,7 @@ def _meter(leaks: Sequence[Leak]) -> list[str]:
     for found in leaks:
         schedule = msgspec.to_builtins(found.schedule)
         kind = ", ".join([schedule.pop("type"), *(f"{name} = {value}" for name, value in schedule.items())])
-        away = f"{100 * found.dropout:g} %, {found.mode}" if found.dropout else "none"
+        away = f"{100 * found.client_dropout:g} %, {found.mode}" if found.client_dropout else "none"
         when = f"{found.first} rounds, {found.last or 'never'}" if found.first else "never"
         rows.append(
             [

@@ -51,7 +51,7 @@ def command(
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     sizes: Annotated[str | None, Parameter(help="Sizes of shards, such as 1,2,4,8,16.")] = None,
     trials: Annotated[int | None, Parameter(help="Shards of each size.")] = None,
-    iterations: Annotated[int | None, Parameter(help="Of the attack by optimisation; 0 leaves it out.")] = None,
+    iterations: Annotated[int | None, Parameter(help="Of the attack by optimization; 0 leaves it out.")] = None,
     rounds: Annotated[int | None, Parameter(help="Over which single clients are solved for.")] = None,
     quick: Annotated[
         bool, Parameter(negative="", help="Half a minute instead of minutes: fewer of everything.")
@@ -189,13 +189,13 @@ def _settings(run: Experiment | None, *, quick: bool) -> Settings:
     clients = min(run.clients, settings.clients)
     return msgspec.structs.replace(
         settings,
-        batch=run.training.batch,
+        batch_size=run.training.batch_size,
         hidden=run.model.hidden[0] if isinstance(run.model, Mlp) and run.model.hidden else settings.hidden,
         clients=clients,
         shard=max(2, min(run.clients // run.rows, clients // 2)),
         rounds=max(10, min(run.rounds, settings.rounds)),
         schedule=run.schedule,
-        dropout=run.dropout or settings.dropout,
+        client_dropout=run.client_dropout or settings.client_dropout,
         seed=run.seed,
     )
 

@@ -22,7 +22,7 @@ def certs(
 ) -> None:
     """Make a test CA, a certificate for the SuperLink, and keys with which SuperNodes authenticate.
 
-    The key of the CA is not kept: it signs one certificate. For production use the CA of your organisation.
+    The key of the CA is not kept: it signs one certificate. For production use the CA of your organization.
 
     Example: f2ed certs certs --host superlink.example.org --nodes 6
     """

@@ -103,9 +103,9 @@ def _show(holdings: list[Holding], console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("data set", "what it is", "state", "where"):
         table.add_column(column, overflow="fold")
-    colours = {"ready": "green", "built-in": "green", "missing": "yellow", "damaged": "red"}
+    colors = {"ready": "green", "built-in": "green", "missing": "yellow", "damaged": "red"}
     for holding in holdings:
-        state = f"[{colours[holding.state]}]{holding.state}[/]"
+        state = f"[{colors[holding.state]}]{holding.state}[/]"
         where = f"{holding.place}: {holding.folder}" if holding.folder else ""
         table.add_row(holding.name, holding.what, state, where)
     console.print(table)

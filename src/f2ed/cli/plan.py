@@ -12,7 +12,7 @@ from rich.table import Table
 
 from f2ed.cli.price import Offer, offer, show_offer
 from f2ed.core.errors import ConfigError
-from f2ed.guarantees import Advice, Guarantee, advise, contamination
+from f2ed.guarantees import Guarantee, ShardPlan, contamination, plan_shards
 from f2ed.guarantees.leakage.forecast import Leak, LeakMode, leak, safe_k, smallest_k
 from f2ed.guarantees.planner import percent
 from f2ed.protocol.aggregation import Protocol
@@ -29,13 +29,13 @@ def plan(
     *,
     clients: Annotated[int, Parameter(help="How many clients take part.")],
     malicious: Annotated[int, Parameter(help="How many of them you fear to be malicious.")],
-    crowd: Annotated[int | None, Parameter(help="The fewest clients whose mean the server may see.")] = None,
+    min_crowd: Annotated[int | None, Parameter(help="The fewest clients whose mean the server may see.")] = None,
     shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
     rounds: Annotated[
         int | None, Parameter(help="Also say what so many rounds give away about single clients.")
     ] = None,
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
-    dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
+    client_dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
     mode: Annotated[LeakMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
     noise: Annotated[
         float | None, Parameter(help="Also say what noise for differential privacy costs: a multiple of the L2 clip.")
@@ -54,7 +54,7 @@ def plan(
     which numbers give both, recommends one and says why, or says what would have to change. The exit status is
     0 whether or not a guarantee holds, unless --strict is given.
 
-    Example: f2ed plan --clients 1000 --malicious 2 --crowd 8
+    Example: f2ed plan --clients 1000 --malicious 2 --min-crowd 8
 
     Example: f2ed plan --clients 100 --malicious 10 --shards 25
 
@@ -63,10 +63,10 @@ def plan(
     Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise 1 --epsilon 8
     """
     wanted = _schedule(schedule)
-    advice = advise(clients=clients, malicious=malicious, crowd=crowd, shards=shards)
+    advice = plan_shards(clients=clients, malicious=malicious, min_crowd=min_crowd, shards=shards)
     found = None
     if rounds is not None and advice.choice is not None:
-        found = _leak(advice.choice, wanted, rounds, dropout, mode)
+        found = _leak(advice.choice, wanted, rounds, client_dropout, mode)
     cost = None
     if (noise is not None or epsilon is not None) and advice.choice is not None:
         protocol = Protocol(mode=mode or "auto")
@@ -108,13 +108,13 @@ def _schedule(text: str) -> Schedule | Literal["auto"]:
 
 
 def _leak(
-    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, dropout: float, mode: LeakMode | None
+    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, client_dropout: float, mode: LeakMode | None
 ) -> Leak:
     if choice.clients >= _MANY:
         Console(stderr=True).print(f"Working out what {rounds} rounds give away; half a minute for 10,000 clients.")
-    mode = mode or Protocol().mode_for(choice.hidden_among)
+    mode = mode or Protocol().mode_for(choice.crowd)
     setting: dict[str, Any] = {"clients": choice.clients, "shards": choice.shards, "rounds": rounds}
-    setting |= {"dropout": dropout, "mode": mode}
+    setting |= {"client_dropout": client_dropout, "mode": mode}
     return leak(**setting, schedule=EveryKRounds(safe_k(**setting)) if schedule == "auto" else schedule)
 
 
@@ -125,7 +125,7 @@ def _warn(found: Leak, console: Console) -> None:
         console.print(Padding(f"with a new deal every {found.schedule.k} rounds", (0, 0, 0, 2)))
     if not found.leaks:
         return
-    if found.dropout and found.mode == "dropout-tolerant" and isinstance(found.schedule, Fixed | Batches):
+    if found.client_dropout and found.mode == "dropout-tolerant" and isinstance(found.schedule, Fixed | Batches):
         console.print(Padding("- drop-outs open other sums of the same shard; all-or-nothing opens none", (0, 0, 0, 2)))
         return
     k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
@@ -138,7 +138,7 @@ def _warn(found: Leak, console: Console) -> None:
     console.print(Padding("- --schedule fixed", (0, 0, 0, 2)))
 
 
-def _json(advice: Advice, leaked: Leak | None, cost: Offer | None) -> str:
+def _json(advice: ShardPlan, leaked: Leak | None, cost: Offer | None) -> str:
     """Return the advice as JSON, with the chance of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:
@@ -151,7 +151,7 @@ def _json(advice: Advice, leaked: Leak | None, cost: Offer | None) -> str:
     return msgspec.json.format(msgspec.json.encode(found)).decode()
 
 
-def _show(advice: Advice, console: Console) -> None:
+def _show(advice: ShardPlan, console: Console) -> None:
     if advice.choice is not None:
         console.print(_holdings(advice, advice.choice))
     if advice.options and not (advice.judged and advice.ok):
@@ -165,20 +165,20 @@ def _show(advice: Advice, console: Console) -> None:
             console.print(Padding(f"- {change.text}", (0, 0, 0, 2)))
 
 
-def _holdings(advice: Advice, choice: Guarantee) -> Table:
+def _holdings(advice: ShardPlan, choice: Guarantee) -> Table:
     head = f"{choice.clients} clients, {choice.malicious} of them malicious, in {choice.shards} shards"
     table = Table(title=head, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column("what")
     table.add_column("found", justify="right")
     table.add_column("meaning")
     condition = "12·m < p holds: theorem" if choice.holds else "12·m < p is broken"
-    crowd = "the server sees no smaller mean" if choice.hidden_among > 1 else "the server sees every update"
-    if choice.hidden_among < advice.crowd:
-        crowd = f"fewer than the {advice.crowd} wanted"
+    crowd = "the server sees no smaller mean" if choice.crowd > 1 else "the server sees every update"
+    if choice.crowd < advice.min_crowd:
+        crowd = f"fewer than the {advice.min_crowd} wanted"
     table.add_row("malicious clients withstood", str(choice.tolerated), condition)
     table.add_row("… by the paper's ⌊p/12⌋ - 1", str(choice.tolerated_in_paper), "")
     table.add_row("shards that may stay closed", str(choice.spare_shards), "in a round, before that breaks")
-    table.add_row("hidden among", str(choice.hidden_among), crowd)
+    table.add_row("hidden among", str(choice.crowd), crowd)
     table.add_row("… if attackers help the server", str(choice.hidden_among_honest), "and all sit in one shard")
     table.add_row("shards spoilt, worst case", f"{choice.worst_share:.1%}", _region(choice))
     table.add_row("shards spoilt, random deal", f"{choice.expected_share:.1%}", _deal(choice))
@@ -200,7 +200,7 @@ def _deal(choice: Guarantee) -> str:
     return f"at most {choice.likely_contaminated} shards in 99% of deals"
 
 
-def _options(advice: Advice) -> Table:
+def _options(advice: ShardPlan) -> Table:
     title = f"Feasible: {advice.lowest} to {advice.highest} shards"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for column in ("shards", "hidden among", "withstands", "may stay closed"):
@@ -210,7 +210,7 @@ def _options(advice: Advice) -> Table:
         chosen = option.shards == advice.recommended
         table.add_row(
             str(option.shards),
-            str(option.hidden_among),
+            str(option.crowd),
             str(option.tolerated),
             str(option.spare_shards),
             "recommended" if chosen else "",

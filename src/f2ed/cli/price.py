@@ -9,8 +9,7 @@ from rich.table import Table
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import Guarantee
-from f2ed.protocol.aggregation import Price, Protocol
-from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.aggregation import Price, Protocol, price
 from f2ed.protocol.dp.accountant import multiplier_for
 from f2ed.protocol.dp.noise import Noise
 from f2ed.protocol.quantization.encoding import Encoding
@@ -46,11 +45,11 @@ def offer(
             Noise(multiplier=multiplier, delta=delta),
             Encoding(1.0, 1.0),
             coordinates=dimension,
-            members=choice.hidden_among,
+            members=choice.crowd,
             shards=choice.shards,
             rounds=rounds,
             protocol=protocol,
-            helpers=min(choice.malicious, choice.hidden_among - 1),
+            helpers=min(choice.malicious, choice.crowd - 1),
         )
 
     needed = None if epsilon is None else at(multiplier_for(epsilon, delta=delta, openings=rounds))

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, write_pair
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
-from f2ed.guarantees import advise
+from f2ed.guarantees import plan_shards
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule
 
 __all__ = ["roster"]
@@ -89,7 +89,7 @@ def sign(
     *,
     authority: Annotated[Path, Parameter(help="The authority's private key.")],
     shards: Annotated[int | None, Parameter(help="Into how many shards to deal; by default the planner's.")] = None,
-    crowd: Annotated[int, Parameter(help="The fewest clients in whose sum anyone may be opened.")] = 4,
+    min_crowd: Annotated[int, Parameter(help="The fewest clients in whose sum anyone may be opened.")] = 4,
     malicious: Annotated[int, Parameter(help="How many attackers are feared.")] = 0,
     every: Annotated[int | None, Parameter(help="Deal anew after so many rounds; by default never.")] = None,
     batches: Annotated[int | None, Parameter(help="Keep so many together for ever, and deal them whole.")] = None,
@@ -99,10 +99,10 @@ def sign(
 ) -> None:
     """Close the list, draw the seed of the deal and sign: from now on nobody can choose who shares a shard.
 
-    Example: f2ed roster sign roster.json --authority authority.key --shards 2 --crowd 4
+    Example: f2ed roster sign roster.json --authority authority.key --shards 2 --min-crowd 4
     """
     draft = read_roster(path)
-    advice = advise(clients=max(1, len(draft.clients)), malicious=malicious, crowd=crowd, shards=shards)
+    advice = plan_shards(clients=max(1, len(draft.clients)), malicious=malicious, min_crowd=min_crowd, shards=shards)
     number = shards if shards is not None else advice.recommended
     if number is None or not (advice.ok or accept_no_guarantee):
         fix = "; or ".join(change.text for change in advice.changes)
@@ -111,7 +111,9 @@ def sign(
     schedule: Schedule = Fixed() if every is None else EveryKRounds(every)
     if batches is not None:
         schedule = Batches(batches, every or 1)
-    made = signed(draft, read_private(authority), shards=number, crowd=crowd, schedule=schedule, seed=os.urandom(32))
+    made = signed(
+        draft, read_private(authority), shards=number, min_crowd=min_crowd, schedule=schedule, seed=os.urandom(32)
+    )
     write_roster(path, made)
     _say(advice.verdict, f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.")
 
@@ -137,7 +139,7 @@ def verify(
         return
     _say(
         f"{found.name}, serial {found.serial}: {len(found.clients)} clients in {found.shards} shards, "
-        f"nobody opened among fewer than {found.crowd}. The signature is good.",
+        f"nobody opened among fewer than {found.min_crowd}. The signature is good.",
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
     )
 

@@ -23,7 +23,7 @@ from f2ed.report.watch import serve
 try:
     import torch
 
-    from f2ed.experiments import Cell, Event, File, Summary, expand, prepare, read, run_all, summarise
+    from f2ed.experiments import Cell, Event, File, Summary, expand, prepare, read, run_all, summarize
     from f2ed.experiments.parallel import run_in_processes
     from f2ed.experiments.runner import place
     from f2ed.simulation.leak_meter import warning
@@ -93,7 +93,7 @@ def run(
         port=port if watch else None,
         strict=strict,
     )
-    summary = summarise(logs)
+    summary = summarize(logs)
     where: Path | None = folder / "index.html"
     files = [place(cell, folder) for cell in chosen]
     try:

@@ -60,7 +60,7 @@ def up(
         audit = place / "audit.jsonl"
         given |= {"f2ed-roster": str(place / "roster.json")}
         given |= {"f2ed-audit": str(audit)} if "f2ed-audit" in known else {}
-        deployment = Deployment(place, nodes=nodes, shards=shards, crowd=nodes // shards, say=console.print)
+        deployment = Deployment(place, nodes=nodes, shards=shards, min_crowd=nodes // shards, say=console.print)
         with deployment:
             console.print(f"{nodes} SuperNodes are starting; running {app.name}")
             for line in deployment.run(app.resolve(), given):

@@ -64,7 +64,7 @@ class Identity(NamedTuple):
             roster=self.roster.keys,
             job=self.roster.job(run),
             shard=lambda round_: self.roster.shard_of(self.id, round_),
-            survivors=max(3, self.roster.crowd),
+            survivors=max(3, self.roster.min_crowd),
             noise=self.noise,
             clear=self.test,
         )
@@ -86,7 +86,7 @@ def identity(context: Context) -> Identity:
     )
 
 
-def roster_for_tests(count: int, *, shards: int, crowd: int = 1) -> Roster:
+def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
     """Return a roster for simulations, whose private keys anybody can compute."""
     authority = _TEST_AUTHORITY
     draft = Roster(
@@ -94,7 +94,7 @@ def roster_for_tests(count: int, *, shards: int, crowd: int = 1) -> Roster:
         authority=signing_key(authority),
         clients=tuple(Entry(client, f"test-{client}", signing_key(_test_key(client))) for client in range(count)),
     )
-    return signed(draft, authority, shards=shards, crowd=crowd, seed=digest(b"f2ed test deal"))
+    return signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=digest(b"f2ed test deal"))
 
 
 def is_test(roster: Roster) -> bool:
@@ -117,7 +117,7 @@ def roster_from(where: str | Path) -> Roster:
         raise ConfigError(
             f"{where!r} names no test roster; write test:12 or test:12/3 for 12 clients in 3 shards"
         ) from None
-    return roster_for_tests(numbers[0], shards=numbers[1], crowd=min(3, numbers[0] // numbers[1]))
+    return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=min(3, numbers[0] // numbers[1]))
 
 
 def _deployed(settings: Mapping[str, Any]) -> Identity:

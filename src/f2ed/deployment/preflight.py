@@ -6,9 +6,7 @@ from flwr.supercore import log
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster
-from f2ed.guarantees import Guarantee, Meter
-from f2ed.guarantees import guarantee
-from f2ed.guarantees import leak
+from f2ed.guarantees import Guarantee, Meter, guarantee, leak
 from f2ed.protocol.aggregation import Audit, Protocol
 
 __all__ = ["Watch", "judge"]

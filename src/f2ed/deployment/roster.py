@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.state_store import write_whole
+from f2ed.core.files import write_atomic
 from f2ed.protocol.primitives.crypto import KEY_BYTES, digest, sign, signing_key, verify
-from f2ed.protocol.sharding import ClientId, Fixed, Plan, Schedule
+from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule
 
 __all__ = ["Entry", "Roster", "check_signature", "read_roster", "signed", "write_roster"]
 
@@ -44,7 +44,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Counts the signings."""
     clients: tuple[Entry, ...] = ()
     shards: Annotated[int, Meta(ge=0)] = 0
-    crowd: Annotated[int, Meta(ge=1)] = 1
+    min_crowd: Annotated[int, Meta(ge=1)] = 1
     """The fewest clients in whose sum anyone may be opened."""
     schedule: Schedule = Fixed()
     seed: bytes = b""
@@ -74,10 +74,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """SHA-256 of all but the signature: two parties with the same digest hold the same roster."""
         return digest(b"f2ed signed roster 1", _text(self))
 
-    def plan(self, round_: int) -> Plan:
+    def plan(self, round_: int) -> Assignment:
         """Deal for a round's epoch; every party reaches the same deal."""
-        return self.schedule.deal(
-            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, smallest=max(1, self.crowd)
+        return self.schedule.assign(
+            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, smallest=max(1, self.min_crowd)
         )
 
     @property
@@ -96,7 +96,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 def signed(
-    draft: Roster, authority: bytes, *, shards: int, crowd: int, schedule: Schedule = _FIXED, seed: bytes
+    draft: Roster, authority: bytes, *, shards: int, min_crowd: int, schedule: Schedule = _FIXED, seed: bytes
 ) -> Roster:
     """Close the list and sign it. `authority` is the private key; `seed` is 32 fresh bytes of `os.urandom`."""
     if signing_key(authority) != draft.authority:
@@ -108,7 +108,7 @@ def signed(
         serial=draft.serial + 1,
         clients=tuple(sorted(draft.clients, key=lambda entry: entry.id)),
         shards=shards,
-        crowd=crowd,
+        min_crowd=min_crowd,
         schedule=schedule,
         seed=seed,
         signature=b"",
@@ -146,7 +146,7 @@ def read_roster(path: Path) -> Roster:
 
 def write_roster(path: Path, roster: Roster) -> None:
     """Write a roster for people to read and programs to check."""
-    write_whole(path, msgspec.json.format(msgspec.json.encode(roster)) + b"\n", mode=0o644)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(roster)) + b"\n", mode=0o644)
 
 
 def _text(roster: Roster) -> bytes:

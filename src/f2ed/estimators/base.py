@@ -99,18 +99,18 @@ def _summing_to_one(weights: Weights | None) -> Weights | None:
     return weights
 
 
-def withstood(epsilon: float, n: int) -> int:
-    """Return the number of rows, floor(epsilon n), that a rule must withstand (0.29 of 100 is 29, not 28)."""
-    return int(epsilon * n + 1e-9)
+def withstood(contamination: float, n: int) -> int:
+    """Return the number of rows, floor(contamination n), that a rule must withstand (0.29 of 100 is 29, not 28)."""
+    return int(contamination * n + 1e-9)
 
 
-def within(rule: str, epsilon: float, n: int, largest: int, needs: str) -> int:
-    """Return floor(epsilon n), or refuse it where it is more than the `largest` number the rule can withstand."""
-    asked = withstood(epsilon, n)
+def within(rule: str, contamination: float, n: int, largest: int, needs: str) -> int:
+    """Return floor(contamination n), or refuse it where it is more than the `largest` number the rule can withstand."""
+    asked = withstood(contamination, n)
     if asked > largest:
-        what = f"f = {largest}, epsilon = {largest / n:.3g}" if largest >= 0 else "none: there are too few rows"
+        what = f"f = {largest}, contamination = {largest / n:.3g}" if largest >= 0 else "none: there are too few rows"
         raise ConfigError(
-            f"{rule} withstands f of n rows only if {needs}; epsilon = {epsilon:g} of {n} rows asks for f = {asked}; "
+            f"{rule} tolerates f of n rows only if {needs}; contamination = {contamination:g} of {n} rows is f = {asked}; "
             f"the largest that works is {what}"
         )
     return asked

@@ -16,7 +16,7 @@ __all__ = ["Bucketing"]
 class Bucketing(Estimator, frozen=True, tag="bucketing"):
     """Deal the rows at random into buckets of `size` (the last may be smaller) and average each, before the inner rule.
 
-    The inner rule sees buckets, so its `epsilon` is a fraction of those: one malicious row spoils one.
+    The inner rule sees buckets, so its `contamination` is a fraction of those: one malicious row spoils one.
     """
 
     size: Annotated[int, msgspec.Meta(ge=1)]

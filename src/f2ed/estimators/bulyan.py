@@ -22,12 +22,12 @@ class Bulyan(Estimator, frozen=True, tag="bulyan"):
     Only Krum does so without a pass over the data for each row.
     """
 
-    epsilon: Fraction
+    contamination: Fraction
     inner: Krum | TrimmedMean | Median | None = None
 
     def estimate(self, rows: Rows) -> Estimate:
         """Choose rows, then take in each coordinate the n - 4f values nearest the median of the chosen."""
-        feared = within("Bulyan", self.epsilon, rows.n, (rows.n - 3) // 4, "n >= 4f + 3")
+        feared = within("Bulyan", self.contamination, rows.n, (rows.n - 3) // 4, "n >= 4f + 3")
         count = rows.n - 2 * feared
         if self.inner is None or isinstance(self.inner, Krum):
             chosen = _by_krum(rows, feared, count)

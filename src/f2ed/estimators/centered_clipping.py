@@ -23,11 +23,11 @@ class CenteredClipping(Estimator, frozen=True, tag="centered-clipping"):
 
     def estimate(self, rows: Rows) -> Estimate:
         """Clip and move, as often as asked."""
-        centre, let_through = rows.previous, np.ones(rows.n)
+        center, let_through = rows.previous, np.ones(rows.n)
         for _ in range(self.iterations):
-            distances = np.sqrt(rows.distances(None if centre is None else centre.__getitem__))
+            distances = np.sqrt(rows.distances(None if center is None else center.__getitem__))
             radius = self.radius or float(np.median(distances))
             let_through = np.minimum(1, np.divide(radius, distances, out=np.ones(rows.n), where=distances > radius))
             moved = rows.combine(let_through / rows.n)
-            centre = moved if centre is None else moved + float(1 - let_through.mean()) * centre
-        return Estimate(centre, let_through / let_through.sum(), iterations=self.iterations, stopped="clipped")
+            center = moved if center is None else moved + float(1 - let_through.mean()) * center
+        return Estimate(center, let_through / let_through.sum(), iterations=self.iterations, stopped="clipped")

@@ -27,12 +27,12 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
 class ARC(Estimator, frozen=True, tag="arc"):
     """Shorten the floor(2 f (n - f) / n) longest rows to the length of the longest that is left alone."""
 
-    epsilon: Fraction
+    contamination: Fraction
     inner: "registry.AnyEstimator"
 
     def estimate(self, rows: Rows) -> Estimate:
         """Find the length to clip at among the rows' own."""
-        feared, lengths = withstood(self.epsilon, rows.n), _lengths(rows)
+        feared, lengths = withstood(self.contamination, rows.n), _lengths(rows)
         clipped = int(2 * feared / rows.n * (rows.n - feared))
         return self.inner.estimate(rows.scale(_factors(lengths, float(np.sort(lengths)[rows.n - clipped - 1]))))
 

@@ -22,14 +22,14 @@ class DnC(Estimator, frozen=True, tag="dnc"):
     times; the rows that no draw has dropped are averaged. The nearest relative of FilterL2 in use.
     """
 
-    epsilon: Fraction
+    contamination: Fraction
     draws: Count = 5
     coordinates: Count = 10_000
     cut: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
 
     def estimate(self, rows: Rows) -> Estimate:
         """Vote over the draws."""
-        drop = min(withstood(self.epsilon * self.cut, rows.n), rows.n - 1)
+        drop = min(withstood(self.contamination * self.cut, rows.n), rows.n - 1)
         dropped = np.zeros(rows.n)
         for _ in range(self.draws):
             scores = widest(self._sample(rows).gram, np.ones(rows.n)).scores

@@ -24,19 +24,19 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
     By default it needs no scale: it follows the filter until twice the feared mass is gone, and
     answers the iterate with the smallest largest variance. With `sigma`, a bound on the honest
     standard deviation in every direction, it stops as soon as the variance is at most eta sigma², as
-    in the paper; `variant = "authors"` compares the *square* of the variance with eta sigma², as the
+    in the paper; `variant = "released"` compares the *square* of the variance with eta sigma², as the
     released code does. The exact eigenpair comes from the n by n Gram matrix: there is nothing to
     cut into sections.
     """
 
-    epsilon: Fraction
+    contamination: Fraction
     sigma: Positive | None = None
     eta: Positive = 20.0
-    variant: Literal["paper", "authors"] = "paper"
+    variant: Literal["paper", "released"] = "paper"
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
         """Follow the filter from equal weights."""
-        feared = withstood(self.epsilon, len(gram))
+        feared = withstood(self.contamination, len(gram))
         return self._least_variance(gram, feared) if self.sigma is None else self._below(gram, feared, self.sigma)
 
     def _least_variance(self, gram: npt.NDArray[np.float64], feared: int) -> Verdict:
@@ -57,7 +57,7 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
 
     def _below(self, gram: npt.NDArray[np.float64], feared: int, sigma: float) -> Verdict:
         weights, left = np.ones(len(gram)), np.full(len(gram), fill_value=True)
-        authors, bound = self.variant == "authors", self.eta * sigma**2
+        authors, bound = self.variant == "released", self.eta * sigma**2
         for steps in range(2 * feared + 1):
             spread = widest(gram, weights)
             reached = spread.eigenvalue**2 if authors else spread.eigenvalue
@@ -65,7 +65,7 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
             if reached <= bound or spread.eigenvalue == 0:
                 stopped = "the largest variance is small enough"
             elif steps == 2 * feared:
-                stopped = "2 floor(epsilon n) rows are removed"
+                stopped = "2 floor(contamination n) rows are removed"
             elif not lighter.any():
                 stopped = "the rows left stick out alike"
             else:

@@ -26,7 +26,7 @@ class GramRule(Estimator, frozen=True):
 
     @abstractmethod
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
-        """Weigh n rows, given their Gram matrix [n, n] about any common centre."""
+        """Weigh n rows, given their Gram matrix [n, n] about any common center."""
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh, then combine."""

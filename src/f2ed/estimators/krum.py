@@ -17,24 +17,24 @@ __all__ = ["Krum", "MultiKrum", "feared_by_krum", "krum_scores"]
 class Krum(GramRule, frozen=True, tag="krum"):
     """Answer the one row whose nearest n - f - 2 others are nearest to it, in squared distance."""
 
-    epsilon: Fraction
+    contamination: Fraction
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
         """Give all weight to the row with the smallest score; on a tie, to the first."""
-        scores = krum_scores(squared_distances(gram), feared_by_krum("Krum", self.epsilon, len(gram)))
+        scores = krum_scores(squared_distances(gram), feared_by_krum("Krum", self.contamination, len(gram)))
         return Verdict(uniform([int(np.argmin(scores))], len(gram)))
 
 
 class MultiKrum(GramRule, frozen=True, tag="multi-krum"):
     """Average the `keep` rows with the smallest Krum scores; by default all but f."""
 
-    epsilon: Fraction
+    contamination: Fraction
     keep: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
         """Give the same weight to the rows with the smallest scores."""
         n = len(gram)
-        feared = feared_by_krum("Multi-Krum", self.epsilon, n)
+        feared = feared_by_krum("Multi-Krum", self.contamination, n)
         keep = self.keep or n - feared
         if keep > n:
             raise ConfigError(f"Multi-Krum cannot keep {keep} of {n} rows; keep at most {n - feared}")
@@ -48,6 +48,6 @@ def krum_scores(squares: npt.NDArray[np.float64], feared: int) -> Weights:
     return np.asarray(nearest.sum(axis=1))
 
 
-def feared_by_krum(rule: str, epsilon: float, n: int) -> int:
-    """Return f = floor(epsilon n), if Krum can withstand so many."""
-    return within(rule, epsilon, n, (n - 3) // 2, "n >= 2f + 3")
+def feared_by_krum(rule: str, contamination: float, n: int) -> int:
+    """Return f = floor(contamination n), if Krum can withstand so many."""
+    return within(rule, contamination, n, (n - 3) // 2, "n >= 2f + 3")

@@ -22,12 +22,12 @@ class MDA(GramRule, frozen=True, tag="mda"):
     cover every pair farther apart than δ, and a cover of f rows is found in at most 2^f steps.
     """
 
-    epsilon: Fraction
+    contamination: Fraction
 
     def weigh(self, gram: Matrix) -> Verdict:
         """Search the smallest diameter by bisection over the distances that occur."""
         n, squares = len(gram), squared_distances(gram)
-        drop = withstood(self.epsilon, n)
+        drop = withstood(self.contamination, n)
         candidates = np.unique(squares)
         low, high = 0, len(candidates) - 1
         while low < high:
@@ -54,11 +54,11 @@ def _covers(far: Pairs, most: int) -> Iterator[tuple[int, ...]]:
     without = _isolate(far, [busiest])
     for rest in _covers(without, most - 1):
         yield (busiest, *rest)
-    # Or all that are far from it go. (A row with one far neighbour only: both choices are as good.)
-    neighbours = np.flatnonzero(far[busiest])
-    if len(neighbours) <= most:
-        for rest in _covers(_isolate(far, neighbours), most - len(neighbours)):
-            yield (*map(int, neighbours), *rest)
+    # Or all that are far from it go. (A row with one far neighbor only: both choices are as good.)
+    neighbors = np.flatnonzero(far[busiest])
+    if len(neighbors) <= most:
+        for rest in _covers(_isolate(far, neighbors), most - len(neighbors)):
+            yield (*map(int, neighbors), *rest)
 
 
 def _isolate(far: Pairs, rows: npt.NDArray[np.intp] | list[int]) -> Pairs:

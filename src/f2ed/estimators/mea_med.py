@@ -8,11 +8,11 @@ __all__ = ["MeaMed"]
 
 
 class MeaMed(Estimator, frozen=True, tag="mea-med"):
-    """Average, in each coordinate, all but the `epsilon` values farthest from the median."""
+    """Average, in each coordinate, all but the `contamination` values farthest from the median."""
 
-    epsilon: Fraction
+    contamination: Fraction
 
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column and average what is nearest its middle."""
-        keep = rows.n - withstood(self.epsilon, rows.n)
+        keep = rows.n - withstood(self.contamination, rows.n)
         return Estimate(rows.fill(lambda block: columns.nearest(columns.sort(block), keep)))

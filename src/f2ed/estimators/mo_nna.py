@@ -1,4 +1,4 @@
-"""Mean of the nearest neighbours of a trusted row (MoNNA, Farhadkhani et al., ICML 2023)."""
+"""Mean of the nearest neighbors of a trusted row (MoNNA, Farhadkhani et al., ICML 2023)."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ __all__ = ["MoNNA"]
 class MoNNA(Estimator, frozen=True, tag="mo-nna"):
     """Average the n - f rows nearest a row that is known to be honest: the server's own, or a peer's."""
 
-    epsilon: Fraction
+    contamination: Fraction
     trusted: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def estimate(self, rows: Rows) -> Estimate:
@@ -24,6 +24,6 @@ class MoNNA(Estimator, frozen=True, tag="mo-nna"):
         if self.trusted >= rows.n:
             raise ConfigError(f"row {self.trusted} is trusted, but there are only {rows.n} rows (0 to {rows.n - 1})")
         squares = rows.distances(lambda columns: rows.block(columns)[self.trusted])
-        keep = rows.n - withstood(self.epsilon, rows.n)
+        keep = rows.n - withstood(self.contamination, rows.n)
         weights = uniform(np.argsort(squares, kind="stable")[:keep], rows.n)
         return Estimate(rows.combine(weights), weights)

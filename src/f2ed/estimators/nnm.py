@@ -1,4 +1,4 @@
-"""Nearest-neighbour mixing (NNM, Allouah et al., AISTATS 2023)."""
+"""Nearest-neighbor mixing (NNM, Allouah et al., AISTATS 2023)."""
 
 from dataclasses import replace
 
@@ -14,12 +14,12 @@ __all__ = ["NNM"]
 class NNM(Estimator, frozen=True, tag="nnm"):
     """Replace each row by the mean of its n - f nearest rows, itself among them, before the inner rule."""
 
-    epsilon: Fraction
+    contamination: Fraction
     inner: "registry.AnyEstimator"
 
     def estimate(self, rows: Rows) -> Estimate:
         """Mix by the distances in the Gram matrix; an inner rule that needs it takes no second pass."""
-        keep = rows.n - withstood(self.epsilon, rows.n)
+        keep = rows.n - withstood(self.contamination, rows.n)
         nearest = np.argsort(rows.squares, axis=1, kind="stable")[:, :keep]
         mixing = np.zeros((rows.n, rows.n))
         np.put_along_axis(mixing, nearest, 1 / keep, axis=1)

@@ -16,21 +16,21 @@ __all__ = ["NoRegret"]
 
 
 class NoRegret(GramRule, frozen=True, tag="no-regret"):
-    """Shrink the weights of rows that stick out, and never let one row weigh more than 1 / ((1 - epsilon) n).
+    """Shrink the weights of rows that stick out, and never let one row weigh more than 1 / ((1 - contamination) n).
 
     The rows with the f largest Krum scores are left out first, since the step size is set by the two
     rows that lie farthest apart. Of at most 2f iterates the one with the smallest largest
     variance is answered, or, with `sigma`, the first whose variance is at most eta sigma².
     """
 
-    epsilon: Fraction
+    contamination: Fraction
     sigma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
     eta: Annotated[float, msgspec.Meta(gt=0.0)] = 20.0
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
         """Prune, then play the multiplicative weights."""
         n = len(gram)
-        feared = withstood(self.epsilon, n)
+        feared = withstood(self.contamination, n)
         squares = squared_distances(gram)
         kept = np.sort(np.argsort(krum_scores(squares, feared), kind="stable")[: n - feared]) if n > 2 else np.arange(n)
         farthest = float(squares[np.ix_(kept, kept)].max())
@@ -50,7 +50,7 @@ class NoRegret(GramRule, frozen=True, tag="no-regret"):
                 return weights, 0.0, step, "the rows left agree"
             if self.sigma is not None and spread.eigenvalue <= self.eta * self.sigma**2:
                 return weights, spread.eigenvalue, step, "the largest variance is small enough"
-            weights = _cap(weights * (1 - spread.scores / (2 * farthest)), 1 / ((1 - self.epsilon) * len(gram)))
+            weights = _cap(weights * (1 - spread.scores / (2 * farthest)), 1 / ((1 - self.contamination) * len(gram)))
         return best, float(least), rounds, "all rounds are played"
 
 

@@ -25,17 +25,17 @@ class SMEA(GramRule, frozen=True, tag="smea"):
     a direction more. Refuses more than five million sets.
     """
 
-    epsilon: Fraction
+    contamination: Fraction
 
     def weigh(self, gram: Matrix) -> Verdict:
         """Tighten the bounds until the set with the smallest one attains it."""
         n = len(gram)
-        drop = withstood(self.epsilon, n)
+        drop = withstood(self.contamination, n)
         if comb(n, drop) > _MOST_SETS:
             fits = next(f for f in range(drop, -1, -1) if comb(n, f) <= _MOST_SETS)
             raise ConfigError(
                 f"SMEA would compare {comb(n, drop):,} sets of {n - drop} of {n} rows; the largest f that works "
-                f"is {fits}, epsilon = {fits / n:.3g}. FilterL2 needs no sets"
+                f"is {fits}, contamination = {fits / n:.3g}. FilterL2 needs no sets"
             )
         dropped = np.array(list(combinations(range(n), drop)), dtype=np.intp).reshape(comb(n, drop), drop)
         bounds = np.zeros(len(dropped))

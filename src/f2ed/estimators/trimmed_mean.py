@@ -9,13 +9,13 @@ __all__ = ["TrimmedMean"]
 
 
 class TrimmedMean(Estimator, frozen=True, tag="trimmed-mean"):
-    """Drop the `epsilon` smallest and the `epsilon` largest values of each coordinate, then average."""
+    """Drop the `contamination` smallest and the `contamination` largest values of each coordinate, then average."""
 
-    epsilon: Fraction
+    contamination: Fraction
 
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column and average its middle."""
-        drop = withstood(self.epsilon, rows.n)
+        drop = withstood(self.contamination, rows.n)
 
         def middle(block: Array) -> Array:
             kept = columns.sort(block)[drop : rows.n - drop]

@@ -9,7 +9,7 @@ import msgspec
 from f2ed.records import RunLog
 from f2ed.records.text import Remark, by_promise, ending, graded, kind, percent, privacy, promise, unfinished, upkeep
 
-__all__ = ["Outcome", "Summary", "summarise"]
+__all__ = ["Outcome", "Summary", "summarize"]
 
 _LATE = 3
 
@@ -42,7 +42,7 @@ class Summary(NamedTuple):
     verdict: tuple[str, ...]
 
 
-def summarise(logs: Sequence[RunLog]) -> Summary:
+def summarize(logs: Sequence[RunLog]) -> Summary:
     """Compare the runs with each other; runs without a round are left out."""
     logs = [log for log in logs if log.rounds]
     calm = {_but_attack(log): log for log in logs if not log.header.attacked}
@@ -57,7 +57,7 @@ def _but_attack(log: RunLog) -> bytes:
 
 def _outcome(log: RunLog, calm: RunLog | None) -> Outcome:
     header, last = log.header, log.rounds[-1]
-    believed = [share for record in log.rounds[-_LATE:] if (share := record.believed_attackers) is not None]
+    believed = [share for record in log.rounds[-_LATE:] if (share := record.contaminated_weight) is not None]
     return Outcome(
         name=header.name,
         arm=header.arm,

@@ -1,6 +1,6 @@
 """The border between Flower's arrays and one vector of floats.
 
-Arrays of floats travel in the update. Any others, such as the counters of a batch normalisation, stay what they are
+Arrays of floats travel in the update. Any others, such as the counters of a batch normalization, stay what they are
 in the global model: a mean of integers is no integer.
 """
 

@@ -9,7 +9,7 @@ import msgspec
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.state_store import write_whole
+from f2ed.core.files import write_atomic
 
 __all__ = ["Checkpoint", "load", "save"]
 
@@ -54,7 +54,7 @@ def save(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = Checkpoint(round=round_, roster=roster, arrays=stored, spent=dict(spent))
-    write_whole(path, msgspec.msgpack.encode(kept))
+    write_atomic(path, msgspec.msgpack.encode(kept))
 
 
 def load(path: Path, *, roster: str, like: ArrayRecord) -> Checkpoint | None:

@@ -20,8 +20,7 @@ from f2ed.deployment.identity import Identity, identity
 from f2ed.deployment.state_store import Kept
 from f2ed.flower.arrays import fingerprint, flat, update
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
-from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.aggregation import privacy_cost as loss
+from f2ed.protocol.aggregation import contribution, loss
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Terms, Words, respond
 from f2ed.protocol.secagg.messages import AskUpload, Delivery, Invite, Refused, read_request, write

@@ -6,8 +6,7 @@ from logging import INFO
 from flwr.supercore import log
 
 from f2ed.deployment.roster import Roster
-from f2ed.protocol.aggregation import Audit, Protocol
-from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.aggregation import Audit, Protocol, price
 from f2ed.protocol.dp.accountant import epsilon
 from f2ed.protocol.dp.noise import Noise
 from f2ed.protocol.quantization.encoding import Encoding
@@ -53,7 +52,7 @@ def announce(
         "after %s rounds a client's epsilon is at most %.3g at delta %g",
         cost.shard,
         cost.shard_norm,
-        cost.l2,
+        cost.clip_norm,
         cost.rounds,
         cost.epsilon,
         cost.delta,

@@ -41,7 +41,7 @@ class Deployment:
         *,
         nodes: int,
         shards: int,
-        crowd: int,
+        min_crowd: int,
         strangers: int = 0,
         spares: int = 0,
         say: Say = lambda _: None,
@@ -60,7 +60,7 @@ class Deployment:
         """The number of the key with which each node authenticates."""
         self._spares = list(range(self._count, self._count + spares))
         self._tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
-        self.roster = self._identities(nodes, shards, crowd)
+        self.roster = self._identities(nodes, shards, min_crowd)
         self._ports = free_ports()
         self._port = next(self._ports)
 
@@ -193,7 +193,7 @@ class Deployment:
         kill_each(others)
         self._started.clear()
 
-    def _identities(self, nodes: int, shards: int, crowd: int) -> Roster:
+    def _identities(self, nodes: int, shards: int, min_crowd: int) -> Roster:
         """Make all keys and the roster: in one place, which only a trial may do."""
         authority = os.urandom(32)
         write_pair(self.folder / "authority.key", authority)
@@ -205,7 +205,7 @@ class Deployment:
         for number in (*self._keys, *self._spares):
             node_key(self.folder / "nodes" / f"node_{number}")
         draft = Roster(name="trial", authority=signing_key(authority), clients=tuple(entries[:nodes]))
-        roster = signed(draft, authority, shards=shards, crowd=crowd, seed=os.urandom(32))
+        roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
         write_roster(self.roster_path, roster)
         return roster
 

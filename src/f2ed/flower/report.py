@@ -30,7 +30,7 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[int, str]
     """The shards that stayed closed, and why."""
     dropped: dict[ClientId, str]
-    hidden_among: int
+    crowd: int
     """The fewest clients in whose sum an update was opened."""
     secret: bool
     malicious: int
@@ -56,7 +56,7 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """Return one line for an operator."""
         what = "the model moved" if self.done else f"SKIPPED, the model stays: {self.skipped}"
-        crowd = f", each client hidden among at least {self.hidden_among}" if self.opened else ""
+        crowd = f", each client hidden among at least {self.crowd}" if self.opened else ""
         secrecy = crowd if self.secret else " IN THE CLEAR"
         doubted = [shard for shard, weight in (self.weights or {}).items() if weight == 0]
         belief = f"; not believed: shard {', '.join(map(str, doubted))}" if doubted else ""
@@ -99,7 +99,7 @@ def report(
         opened=audit.opened,
         missing=audit.missing,
         dropped={client: errors.get(client, why) for client, why in sorted(dropped.items())},
-        hidden_among=audit.hidden_among,
+        crowd=audit.crowd,
         secret=audit.secure,
         malicious=malicious,
         guarantee=guarantee,

@@ -1,6 +1,6 @@
 """The server's side: looks like one of Flower's own strategies, and sees no client's update.
 
-F2ed(roster="roster.json", estimator=FilterL2(epsilon=0.1)).start(grid=grid, initial_arrays=arrays, num_rounds=10)
+F2ed(roster="roster.json", estimator=FilterL2(contamination=0.1)).start(grid=grid, initial_arrays=arrays, num_rounds=10)
 """
 
 import time
@@ -37,7 +37,7 @@ from f2ed.protocol.sharding import ClientId, Fixed
 __all__ = ["F2ed"]
 
 _POLL = 0.5
-_DEFAULT = FilterL2(epsilon=0.1)
+_DEFAULT = FilterL2(contamination=0.1)
 
 
 class F2ed:
@@ -54,8 +54,8 @@ class F2ed:
         min_crowd: int = 4,
         malicious: int | None = None,
         min_shards: int | None = None,
-        clip: float = 1.0,
-        l2: float = inf,
+        clip_value: float = 1.0,
+        clip_norm: float = inf,
         bits: int = 20,
         noise: Noise | float | None = None,
         deadline: float = 120.0,
@@ -74,14 +74,14 @@ class F2ed:
         open shards skip a round; by default two for each feared attacker and one more. Deadlines are in seconds, for
         each step: `train_deadline` where clients train, `deadline` elsewhere. `key_rounds` is how long the keys of
         all-or-nothing shards last. `noise` is for differential privacy: its multiplier, or a `Noise` with the delta at
-        which epsilon is told; it needs an `l2`. `secure=False` adds in the clear: only simulated clients agree to that.
+        which epsilon is told; it needs a `clip_norm`. `secure=False` adds in the clear: only simulated clients accept.
         """
         self.roster = roster if isinstance(roster, Roster) else roster_from(roster)
         self.estimator = estimator
-        self._encoding = Encoding(clip, l2, bits)
+        self._encoding = Encoding(clip_value, clip_norm, bits)
         self._noise = Noise(multiplier=noise) if isinstance(noise, int | float) else noise
-        if self._noise is not None and l2 == inf:
-            raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
+        if self._noise is not None and clip_norm == inf:
+            raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
         self._deadlines = deadline, train_deadline
         self._wait = wait_for_nodes
         self._key_rounds = key_rounds
@@ -91,7 +91,7 @@ class F2ed:
         self._insist(shards, schedule)
         self.malicious = _feared(estimator, self.roster.shards) if malicious is None else malicious
         self.min_shards = 2 * self.malicious + 1 if min_shards is None else min_shards
-        self._protocol = Protocol(mode=mode, survivors=_survivors(mode, self.roster.fewest, self.roster.crowd))
+        self._protocol = Protocol(mode=mode, survivors=_survivors(mode, self.roster.fewest, self.roster.min_crowd))
         self.reports: list[RoundReport] = []
         """One for each round that this object has led."""
         judge(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
@@ -255,7 +255,7 @@ class F2ed:
             {
                 "shards-opened": len(last.opened),
                 "clients-dropped": len(last.dropped),
-                "hidden-among": last.hidden_among,
+                "crowd": last.crowd,
             }
         )
 
@@ -278,7 +278,7 @@ class F2ed:
 
 def _feared(estimator: Estimator, shards: int) -> int:
     """Return how many spoilt rows the estimator is set to withstand."""
-    return withstood(float(getattr(estimator, "epsilon", 0.0)), shards)
+    return withstood(float(getattr(estimator, "contamination", 0.0)), shards)
 
 
 def _survivors(mode: str, smallest: int, crowd: int) -> int | None:

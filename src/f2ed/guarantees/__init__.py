@@ -2,11 +2,10 @@
 
 from f2ed.guarantees.contamination import Contamination, contamination
 from f2ed.guarantees.leakage import Exposure, Leak, Meter, exposure, leak, recovered_cosine, safe_k, smallest_k
-from f2ed.guarantees.planner import Advice, Change, advise
+from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
 from f2ed.guarantees.robustness import Guarantee, Region, guarantee
 
 __all__ = [
-    "Advice",
     "Change",
     "Contamination",
     "Exposure",
@@ -14,11 +13,12 @@ __all__ = [
     "Leak",
     "Meter",
     "Region",
-    "advise",
+    "ShardPlan",
     "contamination",
     "exposure",
     "guarantee",
     "leak",
+    "plan_shards",
     "recovered_cosine",
     "safe_k",
     "smallest_k",

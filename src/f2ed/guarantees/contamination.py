@@ -77,7 +77,7 @@ def contamination(*, clients: int, malicious: int, shards: int) -> Contamination
 
 
 def hypergeometric(population: int, marked: int, draws: int) -> _Terms:
-    """Return how many marked ones a draw without replacement holds, by ratios of neighbours from the mode outward."""
+    """Return how many marked ones a draw without replacement holds, by ratios of neighbors from the mode outward."""
     low, high = max(0, marked + draws - population), min(marked, draws)
     k = np.arange(low, high, dtype=np.float64)
     ratios = (marked - k) * (draws - k) / ((k + 1) * (population - marked - draws + k + 1))

@@ -1,6 +1,6 @@
 """The planner: from what is feared and what is wanted to the number of shards, or to what must change.
 
-Against m malicious clients the theorem asks p ≥ 12·m + 1 shards; a crowd of c asks p ≤ ⌊n/c⌋. Between these
+Against m malicious clients the theorem asks p ≥ 12·m + 1 shards; a min_crowd of c asks p ≤ ⌊n/c⌋. Between these
 two ends the theorem's error does not choose: a shard of n/p clients shrinks the variance by p/n, the share
 m/p falls as 1/p, and sigma·√(m/n) remains. So the room is split evenly: p near
 √(lowest·highest) exceeds what is asked by the same factor on both sides.
@@ -14,7 +14,7 @@ import msgspec
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.robustness import SHARDS_PER_ATTACKER, Guarantee, check_counts, guarantee
 
-__all__ = ["Advice", "Change", "advise"]
+__all__ = ["Change", "ShardPlan", "plan_shards"]
 
 # How far from the even split the planner goes to make all shards equally large.
 _REACH = 1.25
@@ -32,12 +32,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @final
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
+class ShardPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the planner found."""
 
     clients: int
     malicious: int
-    crowd: int
+    min_crowd: int
     """The smallest crowd wanted; where none was named, the one that the judged number of shards gives."""
     lowest: int
     """The fewest shards for which the theorem covers the malicious clients."""
@@ -63,22 +63,22 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         return range(self.lowest, self.highest + 1)
 
 
-def advise(*, clients: int, malicious: int, crowd: int | None = None, shards: int | None = None) -> Advice:
+def plan_shards(*, clients: int, malicious: int, min_crowd: int | None = None, shards: int | None = None) -> ShardPlan:
     """Recommend a number of shards, or judge the one given; exported as `f2ed.plan`.
 
     `malicious` is how many attackers are feared, `crowd` the fewest clients whose mean the server may see.
     """
     check_counts(clients, malicious)
-    wanted = _crowd(clients, crowd, shards)
+    wanted = _crowd(clients, min_crowd, shards)
     lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // wanted
     recommended = _recommend(clients, lowest, highest)
     number = recommended if shards is None else shards
     choice = None if number is None else guarantee(clients=clients, malicious=malicious, shards=number)
-    ok = choice is not None and choice.holds and choice.hidden_among >= wanted
-    return Advice(
+    ok = choice is not None and choice.holds and choice.crowd >= wanted
+    return ShardPlan(
         clients=clients,
         malicious=malicious,
-        crowd=wanted,
+        min_crowd=wanted,
         lowest=lowest,
         highest=highest,
         choice=choice,
@@ -94,15 +94,17 @@ def advise(*, clients: int, malicious: int, crowd: int | None = None, shards: in
     )
 
 
-def _crowd(clients: int, crowd: int | None, shards: int | None) -> int:
+def _crowd(clients: int, min_crowd: int | None, shards: int | None) -> int:
     if shards is not None and not 1 <= shards <= clients:
         raise ConfigError(f"{shards} shards for {clients} clients; choose from 1 to {clients}")
-    if crowd is not None and not 1 <= crowd <= clients:
-        raise ConfigError(f"a crowd of {crowd} from {clients} clients; ask for 1 to {clients}")
-    if crowd is not None:
-        return crowd
+    if min_crowd is not None and not 1 <= min_crowd <= clients:
+        raise ConfigError(f"a crowd of {min_crowd} from {clients} clients; ask for 1 to {clients}")
+    if min_crowd is not None:
+        return min_crowd
     if shards is None:
-        raise ConfigError("nothing to plan for: state the smallest crowd to hide in, or the number of shards to judge")
+        raise ConfigError(
+            "nothing to plan for: state the smallest min_crowd to hide in, or the number of shards to judge"
+        )
     return clients // shards
 
 
@@ -126,26 +128,26 @@ def _ladder(lowest: int, highest: int, recommended: int | None) -> list[int]:
     return sorted({round(step) for step in steps} | {recommended})
 
 
-def _verdict(choice: Guarantee | None, crowd: int) -> str:
+def _verdict(choice: Guarantee | None, min_crowd: int) -> str:
     if choice is None:
         return "No number of shards gives both protections."
     if not choice.holds:
         return f"No guarantee: {choice.shards} shards against {_count(choice.malicious)} break 12·m < p."
-    if choice.hidden_among < crowd:
-        return f"The theorem holds, but a client hides among {choice.hidden_among}, fewer than the {crowd} wanted."
-    if choice.hidden_among == 1:
+    if choice.crowd < min_crowd:
+        return f"The theorem holds, but a client hides among {choice.crowd}, fewer than the {min_crowd} wanted."
+    if choice.crowd == 1:
         return f"The theorem holds against {_count(choice.malicious)}, but the server sees every update."
     robust = f"{choice.shards} shards withstand {_count(choice.malicious)}, and " if choice.malicious else ""
-    return f"Guaranteed: {robust}every client hides among {choice.hidden_among}."
+    return f"Guaranteed: {robust}every client hides among {choice.crowd}."
 
 
-def _why_none(clients: int, malicious: int, crowd: int) -> tuple[str, ...]:
+def _why_none(clients: int, malicious: int, min_crowd: int) -> tuple[str, ...]:
     lowest = SHARDS_PER_ATTACKER * malicious + 1
     attackers = (
         f"{malicious} attackers can spoil {malicious} shards" if malicious > 1 else "1 attacker can spoil 1 shard"
     )
     robust = f"{attackers}. The theorem wants that below 1/12 of all shards: at least {lowest} shards."
-    private = f"{clients} clients in crowds of at least {crowd} make at most {clients // crowd} shards."
+    private = f"{clients} clients in crowds of at least {min_crowd} make at most {clients // min_crowd} shards."
     return (robust, private, *_hopeless(clients, lowest))
 
 
@@ -158,8 +160,8 @@ def _why(choice: Guarantee, recommended: int | None, *, judged: bool) -> tuple[s
     lines = [_worst_case(choice)]
     if not choice.holds and choice.malicious:
         lines.append(_random_deal(choice))
-    if choice.hidden_among == 1:
-        lines.append("A shard of one client has no crowd: its mean is that client's update.")
+    if choice.crowd == 1:
+        lines.append("A shard of one client has no min_crowd: its mean is that client's update.")
     if choice.holds and choice.malicious:
         lines.append(
             f"{choice.spare_shards} shards may stay closed in a round before the condition breaks."
@@ -176,7 +178,7 @@ def _why(choice: Guarantee, recommended: int | None, *, judged: bool) -> tuple[s
 def _worst_case(choice: Guarantee) -> str:
     m, p = choice.malicious, choice.shards
     if not m:
-        return "Without malicious clients there is nothing to withstand, and one shard is the largest crowd."
+        return "Without malicious clients there is nothing to withstand, and one shard is the largest min_crowd."
     compare = f"12·{m} = {SHARDS_PER_ATTACKER * m} {'<' if choice.holds else '≥'} {p}"
     if choice.region == "theorem":
         return f"Worst case, each attacker in its own shard: {m} of {p} shard means spoilt, and {compare}. Theorem."
@@ -202,13 +204,13 @@ def _random_deal(choice: Guarantee) -> str:
 def _even_split(choice: Guarantee) -> str:
     return (
         f"The theorem's error is the same for every feasible number, so the room is split evenly between both sides: "
-        f"{choice.shards} shards withstand up to {choice.tolerated} and hide among {choice.hidden_among}."
+        f"{choice.shards} shards withstand up to {choice.tolerated} and hide among {choice.crowd}."
     )
 
 
-def _changes(clients: int, malicious: int, crowd: int, shards: int | None) -> tuple[Change, ...]:
+def _changes(clients: int, malicious: int, min_crowd: int, shards: int | None) -> tuple[Change, ...]:
     """Change one number at a time, by as little as possible."""
-    lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // crowd
+    lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // min_crowd
     found = []
     if lowest <= highest:
         # Only a judged number comes here: another one gives both.
@@ -216,11 +218,11 @@ def _changes(clients: int, malicious: int, crowd: int, shards: int | None) -> tu
         found.append(Change(setting="shards", value=near, shards=near, text=f"take {_between(lowest, highest)} shards"))
     else:
         spread = min(shards or highest, highest)
-        fewer, smaller, more = (spread - 1) // SHARDS_PER_ATTACKER, clients // lowest, lowest * crowd
+        fewer, smaller, more = (spread - 1) // SHARDS_PER_ATTACKER, clients // lowest, lowest * min_crowd
         found.append(_fewer(fewer, spread))
         if smaller > 1:
-            text = f"accept a crowd of {smaller} instead of {crowd}, with {lowest} shards"
-            found.append(Change(setting="crowd", value=smaller, shards=lowest, text=text))
+            text = f"accept a crowd of {smaller} instead of {min_crowd}, with {lowest} shards"
+            found.append(Change(setting="min_crowd", value=smaller, shards=lowest, text=text))
         text = f"bring {more} clients instead of {clients}, with {lowest} shards"
         found.append(Change(setting="clients", value=more, shards=lowest, text=text))
     return tuple(found)

@@ -39,7 +39,7 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
     """The paper's ⌊p/12⌋ - 1, never below 0: one fewer than `tolerated`, unless 12 divides p."""
     spare_shards: int
     """How many shards may stay closed in a round before 12·m < p breaks; 0 also where it is broken."""
-    hidden_among: int
+    crowd: int
     """Members of the smallest shard, ⌊n/p⌋: the server sees no mean over fewer."""
     hidden_among_honest: int
     """The same if all malicious clients of the worst case sit in one shard and help the server; never below 1."""
@@ -79,7 +79,7 @@ def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
         tolerated=(shards - 1) // SHARDS_PER_ATTACKER,
         tolerated_in_paper=max(0, shards // SHARDS_PER_ATTACKER - 1),
         spare_shards=max(0, shards - SHARDS_PER_ATTACKER * malicious - 1),
-        hidden_among=hidden,
+        crowd=hidden,
         hidden_among_honest=max(1, hidden - malicious),
         worst_share=min(1.0, malicious / shards),
         expected_share=contaminated.mean / shards,

@@ -64,10 +64,10 @@ class ClientData:
 
 
 class Pull(NamedTuple):
-    """A penalty of strength/2 times the squared distance from the centre `[d]`, added to the loss."""
+    """A penalty of strength/2 times the squared distance from the center `[d]`, added to the loss."""
 
     strength: float
-    centre: Tensor
+    center: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +123,17 @@ class Local:
         self.load(start)
         data, training = job.data, job.training
         state = begin(training, self.weights)
-        centre = None if job.pull is None else self._own_order(job.pull.centre)
+        center = None if job.pull is None else self._own_order(job.pull.center)
         frozen = None if job.mask is None else (~self._own_order(job.mask), self.weights.clone())
         order = torch.from_numpy(orders(turn, len(data), training.local_epochs)).to(data.rows.device)
         with self._randomness(turn):
             for epoch in order:
                 rows, labels = data.rows[epoch], data.labels[epoch]
-                for at in range(0, len(data), training.batch):
-                    batch = slice(at, at + training.batch)
+                for at in range(0, len(data), training.batch_size):
+                    batch = slice(at, at + training.batch_size)
                     _, gradient = self.loss_and_gradient(data.pool.index_select(0, rows[batch]), labels[batch])
-                    if job.pull is not None and centre is not None:
-                        gradient.add_((self.weights - centre) * job.pull.strength)
+                    if job.pull is not None and center is not None:
+                        gradient.add_((self.weights - center) * job.pull.strength)
                     step(training, self.weights, gradient, state)
                     if frozen is not None:
                         torch.where(*frozen, self.weights, out=self.weights)

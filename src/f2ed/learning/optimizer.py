@@ -1,4 +1,4 @@
-"""Training's settings, and one optimiser's step on flat vectors: one `[d]` or many `[n, d]` at once.
+"""Training's settings, and one optimizer's step on flat vectors: one `[d]` or many `[n, d]` at once.
 
 The steps are those of `torch.optim.SGD` and `torch.optim.Adam`. They work in place and never use the
 `alpha` of `add_`, which `torch.compile` has been seen to drop.
@@ -29,21 +29,21 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     lr: Rate = 1e-3
-    batch: Count = 10
+    batch_size: Count = 10
     local_epochs: Count = 1
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Share = 0.0
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a setting that would have no effect."""
-        if self.optimiser == "adam" and self.momentum:
+        if self.optimizer == "adam" and self.momentum:
             raise ConfigError("momentum is a setting of SGD; Adam has its own: leave momentum out or use sgd")
 
 
 def begin(training: Training, weights: Tensor) -> tuple[Tensor, ...]:
-    """Return the optimiser's state before the first step for weights `[d]` or `[n, d]`."""
-    if training.optimiser == "adam":
+    """Return the optimizer's state before the first step for weights `[d]` or `[n, d]`."""
+    if training.optimizer == "adam":
         return torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros_like(weights[..., :1])
     return (torch.zeros_like(weights),) if training.momentum else ()
 
@@ -52,7 +52,7 @@ def step(training: Training, weights: Tensor, gradient: Tensor, state: tuple[Ten
     """Move the weights one step, in place; the gradient is used up as scratch space."""
     if training.weight_decay:
         gradient.add_(weights * training.weight_decay)
-    if training.optimiser == "adam":
+    if training.optimizer == "adam":
         _adam(training.lr, weights, gradient, *state)
     elif state:
         (momentum,) = state

@@ -17,10 +17,10 @@ __all__ = [
     "Assigned",
     "Dirichlet",
     "Iid",
-    "LabelsPerClient",
-    "NeighbouringLabels",
+    "NeighboringClasses",
     "Partition",
     "Partitioner",
+    "Pathological",
 ]
 
 Indices = NDArray[np.int64]
@@ -53,52 +53,53 @@ class Partitioner(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
         if not 1 <= clients <= len(labels):
             raise ConfigError(f"{len(labels)} samples cannot serve {clients} clients; ask for 1 to {len(labels)}")
         every = np.asarray(labels, dtype=np.int64)
-        return Partition(tuple(self.deal(every, clients, stream(seed, "partition"))), every)
+        return Partition(tuple(self.assign(every, clients, stream(seed, "partition"))), every)
 
     @abstractmethod
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Return the sample numbers of each client."""
 
 
 class Iid(Partitioner, frozen=True, tag="iid"):
     """Every client has as many samples as the next, drawn at random; the remainder (fewer than clients) is unused."""
 
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Cut one shuffle into equal pieces."""
         size = len(labels) // clients
         return list(rng.permutation(len(labels))[: size * clients].reshape(clients, size))
 
 
-class LabelsPerClient(Partitioner, frozen=True, tag="labels-per-client"):
-    """Every client has exactly `labels` labels, drawn at random, and as many samples as the next.
+class Pathological(Partitioner, frozen=True, tag="pathological"):
+    """Every client has exactly `classes_per_client` labels, drawn at random, and as many samples as the next.
 
     A label is given to as many clients as any other, to within one, and each client takes the same
     number of each of its labels; so the rarest label decides how many samples are used.
     """
 
-    labels: Annotated[int, msgspec.Meta(ge=1)] = 3
+    classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Give out labels first, then equal portions of each."""
-        present, counts = _labels_for(labels, self.labels)
-        chosen = _draw_labels(len(present), self.labels, clients, rng)
+        present, counts = _labels_for(labels, self.classes_per_client)
+        chosen = _draw_labels(len(present), self.classes_per_client, clients, rng)
         portions = _portions(chosen, counts)
         return _deal_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
 
 
-class NeighbouringLabels(Partitioner, frozen=True, tag="neighbouring-labels"):
-    """The first client has the first `labels` labels, the second those from the second on, and so on in a circle.
+class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
+    """The first client has the first `classes_per_client` labels, the second those from the second on,
+    and so on in a circle.
 
     All who have a label have as many samples of it, and fewer than one for each of them are left over; so clients with
     frequent labels have more samples than others.
     """
 
-    labels: Annotated[int, msgspec.Meta(ge=1)] = 3
+    classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Give out labels in a circle, then equal portions of each."""
-        present, counts = _labels_for(labels, self.labels)
-        chosen = (np.arange(clients)[:, None] + np.arange(self.labels)) % len(present)
+        present, counts = _labels_for(labels, self.classes_per_client)
+        chosen = (np.arange(clients)[:, None] + np.arange(self.classes_per_client)) % len(present)
         return _deal_portions(labels, chosen, _portions(chosen, counts), rng)
 
 
@@ -106,13 +107,13 @@ class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
     """Each label is split among the clients in proportions drawn from a Dirichlet(alpha) (Hsu et al. 2019).
 
     A small alpha gives clients of few labels and very different sizes. Deals in which a client has
-    fewer than `least` samples are drawn again, a hundred times at most.
+    fewer than `min_samples` samples are drawn again, a hundred times at most.
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.5
-    least: Annotated[int, msgspec.Meta(ge=1)] = 1
+    min_samples: Annotated[int, msgspec.Meta(ge=1)] = 1
 
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Cut each label's pile at the cumulated proportions."""
         for _ in range(100):
             owner = np.empty(len(labels), dtype=np.int64)
@@ -121,13 +122,13 @@ class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
                 cuts = (np.cumsum(rng.dirichlet(np.full(clients, self.alpha)))[:-1] * len(pile)).astype(np.int64)
                 owner[pile] = np.searchsorted(cuts, np.arange(len(pile)), side="right")
             sizes = np.bincount(owner, minlength=clients)
-            if sizes.min() >= self.least:
+            if sizes.min() >= self.min_samples:
                 order = rng.permutation(len(labels))
                 by_owner = order[np.argsort(owner[order], kind="stable")]
                 return np.split(by_owner, np.cumsum(sizes)[:-1])
         raise ConfigError(
             f"a hundred draws with alpha = {self.alpha:g} each left one of {clients} clients with fewer than "
-            f"{self.least} samples; raise alpha, or ask for fewer clients"
+            f"{self.min_samples} samples; raise alpha, or ask for fewer clients"
         )
 
 
@@ -137,7 +138,7 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
     file: str = ""
     clients: tuple[tuple[int, ...], ...] = ()
 
-    def deal(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:  # noqa: ARG002  nothing is drawn
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:  # noqa: ARG002  nothing is drawn
         """Check what was given: right number of clients, none empty, every number valid and used once."""
         lists = self._lists()
         if len(lists) != clients:
@@ -168,7 +169,7 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
             raise ConfigError(f"{self.file} must be a JSON list of lists of sample numbers: {wrong}") from None
 
 
-AnyPartition = Iid | LabelsPerClient | NeighbouringLabels | Dirichlet | Assigned
+AnyPartition = Iid | Pathological | NeighboringClasses | Dirichlet | Assigned
 
 
 def _labels_for(labels: Indices, each: int) -> tuple[Indices, Indices]:

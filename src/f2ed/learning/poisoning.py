@@ -27,8 +27,8 @@ def honest_schedule(training: Training) -> Schedule:
         training.lr,
         training.momentum,
         training.weight_decay,
-        training.batch,
-        training.optimiser,
+        training.batch_size,
+        training.optimizer,
     )
 
 
@@ -68,8 +68,8 @@ class CrewTraining:
         if start is not None:
             jobs = [replace(job, start=row) for job, row in zip(jobs, self._tensor(start), strict=True)]
         if pull is not None:
-            centres = self._tensor(pull.centre).expand(len(jobs), -1)
-            jobs = [replace(job, pull=ClientPull(pull.strength, c)) for job, c in zip(jobs, centres, strict=True)]
+            centers = self._tensor(pull.center).expand(len(jobs), -1)
+            jobs = [replace(job, pull=ClientPull(pull.strength, c)) for job, c in zip(jobs, centers, strict=True)]
         if mask is not None:
             masks = torch.as_tensor(mask, device=self.model.device).bool()
             jobs = [replace(job, mask=row) for job, row in zip(jobs, masks, strict=True)]
@@ -104,8 +104,8 @@ def _settled(training: Training, schedule: Schedule) -> Training:
         "lr": schedule.lr,
         "momentum": schedule.momentum,
         "weight_decay": schedule.weight_decay,
-        "batch": schedule.batch,
-        "optimiser": schedule.optimiser or ("sgd" if schedule.momentum else None),
+        "batch_size": schedule.batch_size,
+        "optimizer": schedule.optimizer or ("sgd" if schedule.momentum else None),
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return msgspec.structs.replace(training, **changes)

@@ -67,7 +67,7 @@ def load(model: nn.Module, vector: Tensor) -> None:
 def bind(model: nn.Module, *, channels_last: bool = False) -> tuple[Tensor, Tensor]:
     """Move the model's tensors into one new vector, and its gradients into another; return both.
 
-    One operation on the two is then a whole step of an optimiser; the gradient has only the trained
+    One operation on the two is then a whole step of an optimizer; the gradient has only the trained
     coordinates. With `channels_last` the kernels of convolutions lie in that order within their part,
     so that the vector is not the one of `flatten`: read and write it through the model.
     """

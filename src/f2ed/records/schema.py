@@ -90,7 +90,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     """The first deal; a schedule may deal anew."""
     mode: str
     """How updates are kept secret: a mode of the protocol, "clear" (added in the clear) or "none" (seen one by one)."""
-    hidden_among: int
+    crowd: int
     """The fewest clients in whose mean an update is seen; 1 where nothing is hidden."""
     guarantee: dict[str, Any]
     verdict: str
@@ -150,7 +150,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Why the estimator stopped."""
     step: float | None = None
     """The length by which the model moved."""
-    hidden_among: int = 1
+    crowd: int = 1
     """The fewest clients in whose sum an update was seen; 0 where nothing was opened."""
     clipped: int = 0
     """Coordinates cut off, over all clients."""
@@ -177,7 +177,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
         return max(self.epsilon) if isinstance(self.epsilon, tuple) else self.epsilon
 
     @property
-    def believed_attackers(self) -> float | None:
+    def contaminated_weight(self) -> float | None:
         """The weight that fell on contaminated shards."""
         return None if self.weights is None else float(sum(self.weights[shard] for shard in self.contaminated))
 
@@ -250,9 +250,9 @@ def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
             raise ConfigError(f"{path}, line {number} is not a record: {wrong}; delete the file to run again") from None
         if isinstance(record, RunHeader):
             header = record
-        elif header is not None and b'"hidden_among"' not in text:
+        elif header is not None and b'"crowd"' not in text:
             # Records of older versions say it once for all rounds.
-            record = msgspec.structs.replace(record, hidden_among=header.hidden_among)
+            record = msgspec.structs.replace(record, crowd=header.crowd)
         yield record
 
 

@@ -231,7 +231,7 @@ def _reading(run: Recorded) -> Reading | None:
 def upkeep(runs: Runs) -> Iterator[Remark]:
     """Say what an operator may want to put right."""
     if cut := [run for run in runs if any(record.clipped_honest for record in run.rounds)]:
-        text = f"honest updates were cut off{_which(cut, runs)}: raise clip, or lower the learning rate."
+        text = f"honest updates were cut off{_which(cut, runs)}: raise clip_value, or lower the learning rate."
         yield Remark("dented", "Clipping", text)
     records = [record for run in runs for record in run.rounds]
     if closed := sum(bool(record.excluded) for record in records):
@@ -249,7 +249,7 @@ def unfinished(runs: Runs) -> Iterator[Remark]:
 
 def _hidden_among(run: Recorded) -> int:
     """Return the fewest clients in whose sum an update was seen; before the first round, what was promised."""
-    return min((each.hidden_among for each in run.rounds if each.hidden_among), default=run.header.hidden_among)
+    return min((each.crowd for each in run.rounds if each.crowd), default=run.header.crowd)
 
 
 def _which(some: Runs, runs: Runs) -> str:

@@ -32,15 +32,15 @@ def draw_against(
 
         figure = Figure(figsize=(4.2, 3.0), layout="constrained")
         axis = figure.subplots()
-        for colour, (name, points) in zip(COLOURS * len(lines), lines.items(), strict=False):
+        for color, (name, points) in zip(COLOURS * len(lines), lines.items(), strict=False):
             values = [point.value for point in points]
-            axis.plot(values, [point.mean for point in points], color=colour, label=name, zorder=1)
+            axis.plot(values, [point.mean for point in points], color=color, label=name, zorder=1)
             for point in points:
-                axis.plot([point.value] * 2, [point.low, point.high], color=colour, zorder=1)
-                filling = "white" if point.hollow else colour
-                axis.plot(point.value, point.mean, "o", markersize=4.5, color=colour, markerfacecolor=filling, zorder=2)
+                axis.plot([point.value] * 2, [point.low, point.high], color=color, zorder=1)
+                filling = "white" if point.hollow else color
+                axis.plot(point.value, point.mean, "o", markersize=4.5, color=color, markerfacecolor=filling, zorder=2)
         if any(point.hollow for points in lines.values() for point in points):
-            axis.plot([], [], "o", markersize=4.5, color="grey", markerfacecolor="white", label=hollow)
+            axis.plot([], [], "o", markersize=4.5, color="gray", markerfacecolor="white", label=hollow)
         ticks = sorted({point.value for points in lines.values() for point in points})
         axis.set_xscale("log")
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

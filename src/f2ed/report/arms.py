@@ -151,7 +151,7 @@ def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _looks(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, Look]:
-    """Give each estimator a look of its own; parameter sets of one share its colour where they can.
+    """Give each estimator a look of its own; parameter sets of one share its color where they can.
 
     Rules by themselves come before rules around others, so that they look as everywhere else.
     """

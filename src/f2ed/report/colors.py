@@ -1,8 +1,8 @@
-"""One look per estimator, the same on the page and in figures (colours: Okabe and Ito, safe for the colour-blind).
+"""One look per estimator, the same on the page and in figures (colors: Okabe and Ito, safe for the color-blind).
 
-A look is a colour and a dash, so that lines also differ in print and for those who see few colours. Known names have
+A look is a color and a dash, so that lines also differ in print and for those who see few colors. Known names have
 theirs by this table; any other name has one that depends on the name alone, unless it is taken. Yellow is left out (it
-vanishes on white), and black became a grey that shows on dark pages too.
+vanishes on white), and black became a gray that shows on dark pages too.
 """
 
 from collections.abc import Container
@@ -28,7 +28,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 class Look(NamedTuple):
     """How an estimator is drawn; dashes by Plotly's names."""
 
-    colour: str
+    color: str
     dash: str
 
 
@@ -57,9 +57,9 @@ _KNOWN = {
 
 
 def look(name: str, variant: int = 0) -> Look:
-    """Return the look of an estimator; variants of one (other parameters) share its colour and differ in the dash.
+    """Return the look of an estimator; variants of one (other parameters) share its color and differ in the dash.
 
-    `outer + inner` is a rule around another: it has the outer one's colour, and a dash by the inner one.
+    `outer + inner` is a rule around another: it has the outer one's color, and a dash by the inner one.
     """
     outer, _, inner = name.partition(" + ")
     if outer in _KNOWN:
@@ -68,11 +68,11 @@ def look(name: str, variant: int = 0) -> Look:
         number = crc32(outer.encode())
         found = Look(COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
     within = list(_KNOWN).index(inner) if inner in _KNOWN else crc32(inner.encode())
-    return Look(found.colour, DASHES[(DASHES.index(found.dash) + within + variant) % len(DASHES)])
+    return Look(found.color, DASHES[(DASHES.index(found.dash) + within + variant) % len(DASHES)])
 
 
 def apart(wanted: Look, taken: Container[Look]) -> Look:
-    """Return the look that is wanted, or one that is not taken: first of its colour, then of the next ones."""
-    colour, dash = COLOURS.index(wanted.colour), DASHES.index(wanted.dash)
-    every = product(COLOURS[colour:] + COLOURS[:colour], DASHES[dash:] + DASHES[:dash])
+    """Return the look that is wanted, or one that is not taken: first of its color, then of the next ones."""
+    color, dash = COLOURS.index(wanted.color), DASHES.index(wanted.dash)
+    every = product(COLOURS[color:] + COLOURS[:color], DASHES[dash:] + DASHES[:dash])
     return next((each for each in map(Look._make, every) if each not in taken), wanted)

@@ -35,7 +35,7 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
     names = (
         "setting",
         "secrecy",
-        "hidden_among",
+        "crowd",
         "helped",
         "surrounded",
         "schedule",
@@ -81,7 +81,7 @@ def _row(run: Run) -> tuple[str, ...]:
     surrounded = promise.get("chance_surrounded")
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
-        str(run.hidden_among or _UNKNOWN),
+        str(run.crowd or _UNKNOWN),
         str(promise.get("hidden_among_honest", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
         _UNKNOWN if header.mode == "none" else dealt(header.settings),

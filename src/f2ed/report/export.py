@@ -28,7 +28,7 @@ _SCALARS = (
     "largest_epsilon",
 )
 _METER = ("rank", "exposed")
-_MORE = ("shortened", "bytes_up", "bytes_down", "hidden_among")
+_MORE = ("shortened", "bytes_up", "bytes_down", "crowd")
 
 
 def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Figures for papers: one panel per attack with all estimators, as in the figures of Wang et al. 2021.
 
 A panel shows the accuracy, or for a targeted attack how often it succeeds. Each setting that differs (data, shards …)
-is a figure of its own. Colours and dashes are those of the page.
+is a figure of its own. Colors and dashes are those of the page.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def _line(panel: "Axes", arm: Arm, found: Curve) -> None:
     low, mean, high = (
         [nan if value is None else value for value in each] for each in (found.low, found.mean, found.high)
     )
-    style = {"color": arm.look.colour, "linestyle": _DASHES[arm.look.dash]}
+    style = {"color": arm.look.color, "linestyle": _DASHES[arm.look.dash]}
     panel.plot(rounds, mean, label=arm.estimator, marker="." if len(rounds) == 1 else None, **style)
     if len(arm.runs) > 1:
-        panel.fill_between(rounds, low, high, color=arm.look.colour, alpha=0.15, linewidth=0)
+        panel.fill_between(rounds, low, high, color=arm.look.color, alpha=0.15, linewidth=0)

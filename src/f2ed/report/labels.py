@@ -16,10 +16,10 @@ __all__ = [
 NO_ATTACK = "no attack"
 
 ATTACKS = {
-    "ka": "Krum attack",
-    "tma": "Trimmed-mean attack",
-    "mpa": "Model poisoning",
-    "mra": "Model replacement",
+    "krum-attack": "Krum attack",
+    "trimmed-mean-attack": "Trimmed-mean attack",
+    "model-poisoning": "Model poisoning",
+    "model-replacement": "Model replacement",
     "dba": "Distributed backdoor",
     "alie": "A little is enough",
     "ipm": "Inner product",
@@ -44,7 +44,7 @@ ESTIMATORS = {
     "multi-krum": "Multi-Krum",
     "bulyan": "Bulyan",
     "geometric-median": "Geometric median",
-    "centered-clipping": "Centred clipping",
+    "centered-clipping": "Centerd clipping",
     "filter-l2": "FilterL2",
     "no-regret": "No-regret filter",
     "mda": "MDA",

@@ -44,7 +44,7 @@ def older_header(found: Mapping[str, Any], file: str) -> dict[str, Any]:
         "labels": (),
         "shards": (),
         "mode": "unknown",
-        "hidden_among": 0,
+        "crowd": 0,
         "guarantee": {},
         "verdict": "",
     }

@@ -39,7 +39,7 @@ def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
         "attack": arm.attack,
         "attacked": arm.attacked,
         "estimator": arm.estimator,
-        "colour": arm.look.colour,
+        "color": arm.look.color,
         "dash": arm.look.dash,
         "runs": [run.file for run in arm.runs],
         "seeds": [run.header.seed for run in arm.runs],
@@ -47,7 +47,7 @@ def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
         "accuracy": _curve(reached),
         "success": _curve(wanted),
         "end": {"accuracy": _end(reached), "success": _end(wanted)},
-        "judgement": msgspec.to_builtins(judge(arm, every)),
+        "judgment": msgspec.to_builtins(judge(arm, every)),
         "seconds": {stage: _short(_mean(getattr(r.seconds, stage) for r in _records(arm))) for stage in STAGES},
         "bytes_up": round(_mean(record.bytes_up for record in _records(arm))),
         "bytes_down": round(_mean(record.bytes_down for record in _records(arm))),
@@ -103,7 +103,7 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "members": [len(shard) for shard in header.shards],
         "mode": header.mode,
         "dealt": dealt(header.settings),
-        "hidden_among": run.hidden_among,
+        "crowd": run.crowd,
         "guarantee": _plain(header.guarantee),
         "audits": [_plain(audit) for audit in run.audits],
         "columns": _columns(rounds),
@@ -126,7 +126,7 @@ def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
         "bytes_up",
         "bytes_down",
         "guarantee",
-        "hidden_among",
+        "crowd",
     )
     found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
     found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}

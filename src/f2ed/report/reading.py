@@ -68,9 +68,9 @@ class Run(msgspec.Struct, frozen=True):
         return bool(self.rounds) and self.rounds[-1].round + 1 >= self.header.rounds
 
     @property
-    def hidden_among(self) -> int:
+    def crowd(self) -> int:
         """The fewest clients in whose sum an update was seen in any round; before the first, what was promised."""
-        return min((each.hidden_among for each in self.rounds if each.hidden_among), default=self.header.hidden_among)
+        return min((each.crowd for each in self.rounds if each.crowd), default=self.header.crowd)
 
 
 def find(paths: Iterable[Path]) -> dict[str, Path]:
@@ -209,7 +209,7 @@ class Intake:
     def _add(self, found: dict[str, Any]) -> None:
         if self._header is not None:
             # Records of older versions say it once for all rounds.
-            found.setdefault("hidden_among", self._header.hidden_among)
+            found.setdefault("crowd", self._header.crowd)
         record = self._convert(found, RoundRecord, {"accuracy": nan, "loss": None})
         if record is None:
             return

@@ -21,11 +21,11 @@ from f2ed.records.text import (
 from f2ed.report.arms import Arm
 from f2ed.report.curves import Curve, accuracy, curve, success
 
-__all__ = ["Judgement", "Verdict", "judge", "verdict"]
+__all__ = ["Judgment", "Verdict", "judge", "verdict"]
 
 
 @final
-class Judgement(msgspec.Struct, frozen=True):
+class Judgment(msgspec.Struct, frozen=True):
     """How one attacked arm ended."""
 
     level: Level
@@ -45,7 +45,7 @@ class Verdict(msgspec.Struct, frozen=True):
     points: tuple[Remark, ...]
 
 
-def judge(arm: Arm, every: Sequence[Arm]) -> Judgement | None:
+def judge(arm: Arm, every: Sequence[Arm]) -> Judgment | None:
     """Judge an attacked arm against the arms without an attack; None if nobody attacked, or no round is over."""
     reached, wanted = curve(arm.runs, accuracy), curve(arm.runs, success)
     if not arm.attacked or (reached is None and wanted is None):
@@ -55,7 +55,7 @@ def judge(arm: Arm, every: Sequence[Arm]) -> Judgement | None:
     hit = None if wanted is None else wanted.at(end)
     calm, whose = _calm(arm, every)
     lost = _lost(reached, calm)
-    return Judgement(graded(lost, hit), ending(now, lost, hit, whose), now, lost, hit)
+    return Judgment(graded(lost, hit), ending(now, lost, hit, whose), now, lost, hit)
 
 
 def verdict(every: Sequence[Arm]) -> Verdict:
@@ -97,7 +97,7 @@ def _comparable(one: Arm, other: Arm) -> bool:
     )
 
 
-Judged = list[tuple[Arm, Judgement]]
+Judged = list[tuple[Arm, Judgment]]
 
 
 def _attacked(judged: Judged) -> Iterator[Remark]:
@@ -130,7 +130,7 @@ def _once(level: Level) -> str:
     return {"held": "held", "dented": "dented", "broken": "broken", "unknown": "not judged"}[level]
 
 
-def _damage(found: Judgement) -> float:
+def _damage(found: Judgment) -> float:
     return max(found.lost or 0.0, found.success or 0.0)
 
 

@@ -66,16 +66,16 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     secure: bool = True
     """False adds the same integers in the clear: the same results, sooner."""
     protocol: Protocol = Protocol()
-    clip: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
+    clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
     """The largest magnitude of a coordinate that can be sent. Honest updates rarely come near 1; attackers may."""
-    l2: Annotated[float, Meta(gt=0, le=1e30)] | None = None
+    clip_norm: Annotated[float, Meta(gt=0, le=1e30)] | None = None
     """The longest update that can be sent; none by default."""
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     """Of an encoded coordinate; 20 bits of clip 1 are steps of 2 millionths, rounded without bias."""
-    dropout: Share = 0.0
+    client_dropout: Share = 0.0
     """The chance of each client to fall silent in a round."""
     privacy: Noise | None = None
-    """Noise for differential privacy, which needs shards and an `l2`; a number stands for its multiplier."""
+    """Noise for differential privacy, which needs shards and an `clip_norm`; a number stands for its multiplier."""
 
     @property
     def sharded(self) -> bool:
@@ -147,7 +147,7 @@ def _with_k(given: dict[str, Any]) -> Experiment:
             clients=outline.clients,
             shards=outline.rows,
             rounds=outline.rounds,
-            dropout=outline.dropout,
+            client_dropout=outline.client_dropout,
             mode=outline.shard_mode,
         )
     except ConfigError as error:
@@ -205,8 +205,8 @@ def _rules() -> dict[str, type[Estimator]]:
 
 def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
     rule = _rules().get(table.get("kind", ""), Mean)
-    if "epsilon" in rule.__struct_fields__ and "epsilon" not in table:
-        yield "epsilon"
+    if "contamination" in rule.__struct_fields__ and "contamination" not in table:
+        yield "contamination"
     if isinstance(table.get("inner"), dict):
         yield from _left_out(table["inner"], rows)
 
@@ -214,8 +214,8 @@ def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
 def _filled(table: dict[str, Any], feared: int, rows: int) -> dict[str, Any]:
     rule = _rules().get(table.get("kind", ""), Mean)
     filled = dict(table)
-    if "epsilon" in rule.__struct_fields__:
-        filled.setdefault("epsilon", feared / rows)
+    if "contamination" in rule.__struct_fields__:
+        filled.setdefault("contamination", feared / rows)
     if isinstance(table.get("inner"), dict):
         size = table.get("size") if table.get("kind") == "bucketing" else 1
         buckets = -(-rows // size) if isinstance(size, int) and size > 0 else rows

@@ -11,11 +11,10 @@ import torch
 
 import f2ed
 from f2ed.estimators.base import withstood
-from f2ed.guarantees import Guarantee
-from f2ed.guarantees import guarantee
+from f2ed.guarantees import Guarantee, guarantee
 from f2ed.learning import Partition
 from f2ed.protocol.secagg import Mode, quorum
-from f2ed.protocol.sharding import Plan
+from f2ed.protocol.sharding import Assignment
 from f2ed.records import RunHeader
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.leak_meter import as_record, forecast
@@ -42,7 +41,7 @@ def header(
     dimension: int,
     malicious: tuple[int, ...],
     partition: Partition,
-    plan: Plan,
+    plan: Assignment,
     mode: Mode | Literal["none"],
 ) -> RunHeader:
     """Put the header together; `mode` says how updates are kept secret."""
@@ -69,7 +68,7 @@ def header(
         labels=tuple(map(tuple, partition.histograms)),
         shards=plan.shards,
         mode=mode,
-        hidden_among=hidden,
+        crowd=hidden,
         guarantee=msgspec.to_builtins(holding),
         verdict=_verdict(holding, hidden),
         forecast=as_record(forecast(experiment)),
@@ -116,7 +115,7 @@ def _notes(experiment: Experiment, mode: str) -> list[str]:
         notes.append("the estimator sees every client's update: there is no secure aggregation without shards")
     elif mode == "clear":
         notes.append("secure = false: the same integers were added in the clear")
-    epsilon = getattr(experiment.estimator, "epsilon", None)
+    epsilon = getattr(experiment.estimator, "contamination", None)
     if epsilon is not None and (count := withstood(epsilon, experiment.rows)) < experiment.malicious:
         notes.append(
             f"the estimator is set to withstand {count} of {experiment.rows} rows, fewer than the "
@@ -129,7 +128,8 @@ def _noise(experiment: Experiment, dimension: int) -> list[str]:
     if experiment.privacy is None:
         return []
     cost = noise_price(experiment, dimension)
-    size = f"{cost.shard:.3g} in each coordinate, {cost.shard_norm:.3g} in all where an update has at most {cost.l2:g}"
+    whole = f"{cost.shard_norm:.3g} in all where an update has at most {cost.clip_norm:g}"
+    size = f"{cost.shard:.3g} in each coordinate, {whole}"
     against = f"a server that sees what was opened and has the help of {experiment.protocol.colluders} members"
     notes = [
         f"every shard mean carries noise of {size}; what was clipped is not counted, since counts would tell",

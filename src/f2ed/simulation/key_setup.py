@@ -11,7 +11,7 @@ import msgspec
 
 from f2ed.protocol.aggregation import Audit, EpochKeys, Task, shard_terms
 from f2ed.protocol.secagg import agree_on_keys
-from f2ed.protocol.sharding import Plan
+from f2ed.protocol.sharding import Assignment
 from f2ed.simulation.transport import Clients, Round
 
 __all__ = ["SetUp", "set_up", "with_cost"]
@@ -26,7 +26,7 @@ class SetUp(NamedTuple):
     bytes_down: Mapping[int, int]
 
 
-def set_up(clients: Clients, exchange: Round, plan: Plan, task: Task) -> SetUp:
+def set_up(clients: Clients, exchange: Round, plan: Assignment, task: Task) -> SetUp:
     """Let the members of each all-or-nothing shard agree on keys; other shards need none."""
     shards = [terms for terms in shard_terms(plan, task) if terms.mode == "all-or-nothing"]
     clients.begin_epoch(client for terms in shards for client in terms.members)

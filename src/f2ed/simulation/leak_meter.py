@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from functools import cache
 
-from f2ed.guarantees import Leak, Meter
-from f2ed.guarantees import leak
+from f2ed.guarantees import Leak, Meter, leak
 from f2ed.guarantees.leakage.forecast import LeakMode
-from f2ed.protocol.sharding import Plan, Schedule
+from f2ed.protocol.sharding import Assignment, Schedule
 from f2ed.records import Forecast, Reading
 from f2ed.simulation.checkpoint import Away
 from f2ed.simulation.config import Experiment
@@ -24,15 +23,17 @@ def forecast(experiment: Experiment) -> Leak | None:
         experiment.rows,
         experiment.schedule,
         experiment.rounds,
-        experiment.dropout,
+        experiment.client_dropout,
         experiment.shard_mode,
     )
 
 
 @cache
-def _leak(clients: int, shards: int, schedule: Schedule, rounds: int, dropout: float, mode: LeakMode) -> Leak:
+def _leak(clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: LeakMode) -> Leak:
     """Remember what was worked out: the runs of a grid mostly differ in other things."""
-    return leak(clients=clients, shards=shards, schedule=schedule, rounds=rounds, dropout=dropout, mode=mode)
+    return leak(
+        clients=clients, shards=shards, schedule=schedule, rounds=rounds, client_dropout=client_dropout, mode=mode
+    )
 
 
 def as_record(found: Leak | None) -> Forecast | None:
@@ -57,12 +58,12 @@ def warning(experiment: Experiment) -> str | None:
         return None
     if found.schedule(found.rounds - 1) > 0:
         return f'schedule: {found.text} With schedule = "fixed" it would not be so.'
-    if found.dropout and found.mode == "dropout-tolerant":
+    if found.client_dropout and found.mode == "dropout-tolerant":
         return f'protocol.mode: {found.text} With mode = "all-or-nothing" drop-outs open no smaller sums.'
     return f"shards: {found.text} Use fewer shards."
 
 
-def away(rows: Rows, plan: Plan) -> Away:
+def away(rows: Rows, plan: Assignment) -> Away:
     """Return what a round did not open."""
     if rows.audit is None:
         return Away()
@@ -77,7 +78,7 @@ def away(rows: Rows, plan: Plan) -> Away:
 class Follower:
     """Reads the meter after each round; where rounds came before it, it takes them in first."""
 
-    def __init__(self, plan: Callable[[int], Plan], clients: int) -> None:
+    def __init__(self, plan: Callable[[int], Assignment], clients: int) -> None:
         self._plan = plan
         self._meter = Meter(clients)
         self._past: tuple[Away, ...] = ()
@@ -94,7 +95,7 @@ class Follower:
         return Reading(rank=meter.rank, exposed=meter.exposed, first=meter.first, crowd=meter.crowd)
 
 
-def _opened(plan: Plan, missed: Away) -> list[tuple[int, ...]]:
+def _opened(plan: Assignment, missed: Away) -> list[tuple[int, ...]]:
     silent, closed = set(missed.silent), set(missed.closed)
     return [
         tuple(client for client in members if client not in silent)

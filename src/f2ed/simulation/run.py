@@ -44,8 +44,8 @@ def simulate(
     """Make an experiment ready, and return an iterator that takes a round at a time and yields its record.
 
     Settings are an `Experiment`, or keywords as in an experiment file: `simulate(data="digits", clients=30,
-    malicious=3, shards=10, attack="tma", rounds=5)`. `folder` is where data sets lie. A schedule that would expose
-    someone within these rounds is warned of, and refused if `strict`.
+    malicious=3, shards=10, attack="trimmed-mean-attack", rounds=5)`. `folder` is where data sets are stored. A schedule
+    that would expose a client within these rounds raises a warning, or an error if `strict`.
     """
     if (settings is None) == (not stated):
         raise ConfigError("simulate wants an Experiment or settings as keywords, one of the two")
@@ -217,10 +217,10 @@ class Simulation:
 
     def _absent(self, round_: int) -> dict[int, str]:
         """Draw who falls silent in this round."""
-        if not self.experiment.dropout:
+        if not self.experiment.client_dropout:
             return {}
         lots = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
-        return {int(client): "dropped out" for client in np.flatnonzero(lots < self.experiment.dropout)}
+        return {int(client): "dropped out" for client in np.flatnonzero(lots < self.experiment.client_dropout)}
 
     def _estimate(self, rows: Rows, state: State) -> tuple[Estimate | None, str]:
         """Return the estimate and why it stopped; none where too few rows are left for it, and the model stays."""
@@ -279,7 +279,7 @@ class Simulation:
         if rows.audit is not None:
             audits, n = rows.audit.shards, self.experiment.clients
             seen |= {
-                "hidden_among": rows.audit.hidden_among,
+                "crowd": rows.audit.crowd,
                 "clipped": sum(each.clipped for each in audits),
                 "clipped_honest": sum(each.clipped for each in audits if each.shard not in contaminated),
                 "shortened": sum(each.shortened for each in audits),

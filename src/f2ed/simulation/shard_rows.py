@@ -11,7 +11,7 @@ from torch import Tensor
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
 from f2ed.protocol.secagg import Mode, Terms
-from f2ed.protocol.sharding import ClientId, Plan
+from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.key_setup import SetUp, set_up, with_cost
 from f2ed.simulation.transport import Clients, Round
@@ -40,9 +40,9 @@ class Bare:
 
     def __init__(self, experiment: Experiment) -> None:
         shards = tuple((client,) for client in range(experiment.clients))
-        self._plan = Plan(shards=shards, epoch=0, seed=b"", roster=b"")
+        self._plan = Assignment(shards=shards, epoch=0, seed=b"", roster=b"")
 
-    def plan(self, round_: int) -> Plan:  # noqa: ARG002  there is nothing to deal
+    def plan(self, round_: int) -> Assignment:  # noqa: ARG002  there is nothing to deal
         """Return a shard for every client."""
         return self._plan
 
@@ -64,7 +64,7 @@ class Sharded:
         self._experiment = experiment
         self._job = job
         self._encoding = encoding(experiment)
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, Assignment] = {}
         self._agreed = SetUp({}, {}, {})
         self._last: tuple[int, int] | None = None
         self._clients = Clients(experiment.clients, job, shard=self._shard, workers=workers)
@@ -76,13 +76,13 @@ class Sharded:
             return "clear"
         return self._experiment.shard_mode
 
-    def plan(self, round_: int) -> Plan:
+    def plan(self, round_: int) -> Assignment:
         """Deal for the round's epoch; it depends on the run's seed, not on the clients' keys, which are always new."""
         epoch = self._experiment.schedule(round_)
         if epoch not in self._plans:
             seed = stream(self._experiment.seed, "deal").bytes(32)
             roster = dict.fromkeys(range(self._experiment.clients), b"")
-            dealing = self._experiment.schedule.deal
+            dealing = self._experiment.schedule.assign
             self._plans = {epoch: dealing(roster, shards=self._experiment.rows, epoch=epoch, seed=seed)}
         return self._plans[epoch]
 
@@ -131,7 +131,7 @@ class Sharded:
         plan = self.plan(round_)
         return plan.shards[plan.shard_of(client)]
 
-    def _begin(self, exchange: Round, plan: Plan, task: Task) -> None:
+    def _begin(self, exchange: Round, plan: Assignment, task: Task) -> None:
         """Set the epoch up where it is new, or where this round is not after the last one."""
         if self._last is None or self._last[0] != plan.epoch or task.round <= self._last[1]:
             self._last = None

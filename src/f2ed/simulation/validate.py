@@ -8,8 +8,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
-from f2ed.protocol.aggregation import Price, Task, shard_terms
-from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.aggregation import Price, Task, price, shard_terms
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import check as check_terms
 from f2ed.simulation.config import Experiment
@@ -23,9 +22,9 @@ _LEAST_CROWD = 3
 
 def encoding(experiment: Experiment) -> Encoding:
     """Return how updates become integers."""
-    if experiment.l2 is None:
-        return Encoding(experiment.clip, bits=experiment.bits)
-    return Encoding(experiment.clip, experiment.l2, experiment.bits)
+    if experiment.clip_norm is None:
+        return Encoding(experiment.clip_value, bits=experiment.bits)
+    return Encoding(experiment.clip_value, experiment.clip_norm, experiment.bits)
 
 
 def check(experiment: Experiment) -> None:
@@ -44,8 +43,8 @@ def check(experiment: Experiment) -> None:
         raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
     if experiment.privacy is not None and not experiment.sharded:
         raise ConfigError("privacy: noise is shared by the members of a shard, and there are none; state shards")
-    if experiment.privacy is not None and experiment.l2 is None:
-        raise ConfigError("privacy: noise without an L2 clip; state l2, about the norm of an honest update")
+    if experiment.privacy is not None and experiment.clip_norm is None:
+        raise ConfigError("privacy: noise without an L2 clip; state clip_norm, about the norm of an honest update")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
@@ -61,7 +60,7 @@ def check(experiment: Experiment) -> None:
 
 def _check_protocol(experiment: Experiment) -> None:
     roster = dict.fromkeys(range(experiment.clients), b"")
-    plan = experiment.schedule.deal(roster, shards=experiment.rows, epoch=0, seed=b"")
+    plan = experiment.schedule.assign(roster, shards=experiment.rows, epoch=0, seed=b"")
     try:
         task = Task(
             job="check",

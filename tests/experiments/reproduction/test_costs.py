@@ -12,7 +12,7 @@ def run(started, seconds, device="a GPU"):
     header = {
         "name": "whatever", "digest": "", "settings": {}, "seed": 0, "rounds": 2, "versions": {}, "device": device,
         "dimension": 1, "clients": 1, "malicious": (), "attacked": False, "samples": (), "labels": (), "shards": (),
-        "mode": "clear", "hidden_among": 1, "guarantee": {}, "verdict": "", "started": started,
+        "mode": "clear", "crowd": 1, "guarantee": {}, "verdict": "", "started": started,
     }  # fmt: skip
     record = RoundRecord(round=0, accuracy=0.5, loss=None, success=None, seconds=Seconds(train=seconds / 2))
     return RunLog(msgspec.convert(header, RunHeader), (record, record))

@@ -38,9 +38,13 @@ def test_the_space_agrees_with_floating_point_on_small_random_sums(seed):
 
 @pytest.mark.parametrize("schedule", [EveryRound(), EveryKRounds(k=3), Fixed(), Batches(2), Batches(2, k=2)])
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
-@pytest.mark.parametrize("dropout", [0.0, 0.15])
-def test_exposure_agrees_with_floating_point_after_every_round(schedule, mode, dropout):
-    rounds = list(opened_sums(clients=40, shards=8, schedule=schedule, rounds=12, dropout=dropout, mode=mode, seed=3))
+@pytest.mark.parametrize("client_dropout", [0.0, 0.15])
+def test_exposure_agrees_with_floating_point_after_every_round(schedule, mode, client_dropout):
+    rounds = list(
+        opened_sums(
+            clients=40, shards=8, schedule=schedule, rounds=12, client_dropout=client_dropout, mode=mode, seed=3
+        )
+    )
     found = exposure(40, rounds)
     seen = np.zeros((0, 40))
     for number, sums in enumerate(rounds, 1):
@@ -84,7 +88,7 @@ def test_fixed_shards_expose_nobody_and_stay_at_one_over_root_s():
 
 
 def test_fixed_shards_leak_where_drop_outs_open_smaller_sums():
-    tolerant = {"clients": 60, "shards": 6, "schedule": Fixed(), "rounds": 60, "dropout": 0.1}
+    tolerant = {"clients": 60, "shards": 6, "schedule": Fixed(), "rounds": 60, "client_dropout": 0.1}
     assert leak(**tolerant, mode="dropout-tolerant").exposed == 60
     assert leak(**tolerant, mode="all-or-nothing").exposed == 0
 
@@ -98,7 +102,7 @@ def test_batches_stay_together_and_nobody_is_told_from_its_batch():
 
 def test_every_client_of_a_batch_is_in_the_same_shard_in_every_epoch():
     roster = dict.fromkeys(range(26), b"")
-    plans = [Batches(4).deal(roster, shards=3, epoch=epoch, seed=b"x") for epoch in range(5)]
+    plans = [Batches(4).assign(roster, shards=3, epoch=epoch, seed=b"x") for epoch in range(5)]
     for plan in plans:
         assert sorted(client for shard in plan.shards for client in shard) == list(range(26))
     company = [{c: set(plan.shards[plan.shard_of(c)]) for c in roster} for plan in plans]
@@ -109,7 +113,7 @@ def test_every_client_of_a_batch_is_in_the_same_shard_in_every_epoch():
 
 def test_batches_that_are_too_large_are_refused():
     with pytest.raises(ConfigError, match="use batches of at most 3"):
-        Batches(4).deal(dict.fromkeys(range(30), b""), shards=10, epoch=0, seed=b"")
+        Batches(4).assign(dict.fromkeys(range(30), b""), shards=10, epoch=0, seed=b"")
 
 
 @pytest.mark.parametrize(("rounds", "reached"), [(10, 0.78), (100, 0.98)])
@@ -121,7 +125,7 @@ def test_least_squares_reaches_what_the_protocol_states_for_a_hundred_clients(ro
 @pytest.mark.parametrize("schedule", [EveryRound(), EveryKRounds(k=5), Fixed(), Batches(2)])
 def test_the_predicted_cosine_is_the_one_that_least_squares_reaches(schedule):
     clients, rounds, noise = 40, 20, 0.7
-    sums = list(opened_sums(clients=clients, shards=10, schedule=schedule, rounds=rounds, dropout=0.02))
+    sums = list(opened_sums(clients=clients, shards=10, schedule=schedule, rounds=rounds, client_dropout=0.02))
     rng = np.random.default_rng(0)
     stays = rng.standard_normal((clients, 4000))
     rows, seen = [], []
@@ -160,7 +164,7 @@ def test_the_k_of_the_meter_does_not_leak_and_hardly_a_smaller_one_would_do(shar
 
 def test_no_k_is_safe_where_drop_outs_open_smaller_sums():
     with pytest.raises(ConfigError, match="Use all-or-nothing"):
-        safe_k(clients=60, shards=6, rounds=60, dropout=0.1, mode="dropout-tolerant")
+        safe_k(clients=60, shards=6, rounds=60, client_dropout=0.1, mode="dropout-tolerant")
 
 
 def test_that_nobody_is_determined_exactly_is_not_enough():
@@ -171,7 +175,7 @@ def test_that_nobody_is_determined_exactly_is_not_enough():
     assert "determine no single client" in found.text
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"shards": 11}, {"shards": 0}, {"dropout": 1.0}])
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"shards": 11}, {"shards": 0}, {"client_dropout": 1.0}])
 def test_what_cannot_be_measured_is_refused(wrong):
     with pytest.raises(ConfigError):
         leak(**({"clients": 10, "shards": 5, "schedule": Fixed(), "rounds": 3} | wrong))

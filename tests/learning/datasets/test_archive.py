@@ -58,12 +58,12 @@ def test_scaling_shifts_and_divides_pixels_and_says_what_black_and_white_become(
 
 
 @pytest.mark.parametrize(
-    ("normalise", "white"), [(True, (1 - 0.1307) / 0.3081), (False, 1), ("raw", (255 - 0.1307) / 0.3081)]
+    ("normalize", "white"), [(True, (1 - 0.1307) / 0.3081), (False, 1), ("raw", (255 - 0.1307) / 0.3081)]
 )
-def test_mnist_is_normalised_or_not_or_as_if_raw_pixels_went_to_one(tmp_path, monkeypatch, normalise, white):
+def test_mnist_is_normalized_or_not_or_as_if_raw_pixels_went_to_one(tmp_path, monkeypatch, normalize, white):
     put(tmp_path / "tiny")
     monkeypatch.setattr("f2ed.learning.datasets.mnist.MNIST", TINY)
-    data = Mnist(normalise=normalise)(tmp_path)
+    data = Mnist(normalize=normalize)(tmp_path)
     assert data.white == pytest.approx(white)
     assert data.test.images.flatten()[0].item() == pytest.approx(white)
 

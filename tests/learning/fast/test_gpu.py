@@ -35,13 +35,13 @@ def gpu_jobs(training, partition=None, clients=5, **changes):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, least=8)], ids=["replayed", "ragged"])
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, min_samples=8)], ids=["replayed", "ragged"])
 @pytest.mark.parametrize(
     "training",
     [
-        Training(lr=0.05, batch=5, local_epochs=2),
-        Training(lr=0.05, batch=5, local_epochs=2, momentum=0.9, weight_decay=0.01),
-        Training(lr=0.01, batch=5, local_epochs=2, optimiser="adam"),
+        Training(lr=0.05, batch_size=5, local_epochs=2),
+        Training(lr=0.05, batch_size=5, local_epochs=2, momentum=0.9, weight_decay=0.01),
+        Training(lr=0.01, batch_size=5, local_epochs=2, optimizer="adam"),
     ],
     ids=["sgd", "momentum", "adam"],
 )
@@ -62,12 +62,12 @@ def wide(monkeypatch):
 
 
 @pytest.mark.usefixtures("wide")
-@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, least=8)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, min_samples=8)], ids=["equal", "ragged"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(partition, momentum, monkeypatch):
     network = MODELS["group norm"].to("cuda")
-    honest = gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2, momentum=momentum), partition)
-    other = gpu_jobs(Training(lr=0.02, batch=5), partition, clients=3)
+    honest = gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2, momentum=momentum), partition)
+    other = gpu_jobs(Training(lr=0.02, batch_size=5), partition, clients=3)
     recorded, real = [], batched._Recording
     monkeypatch.setattr(batched, "_Recording", lambda *given: recorded.append(given) or real(*given))
     train = Cohort(network, device="cuda")
@@ -83,7 +83,7 @@ def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(pa
 def test_pulls_masks_and_starts_of_a_wide_model_equal_the_reference():
     network = MODELS["group norm"].to("cuda")
     start = flatten(network)
-    training, mask = Training(lr=0.05, batch=5, local_epochs=2), torch.arange(len(start), device="cuda") % 2 == 0
+    training, mask = Training(lr=0.05, batch_size=5, local_epochs=2), torch.arange(len(start), device="cuda") % 2 == 0
     work = gpu_jobs(training, start=start + 0.01) + gpu_jobs(training, pull=Pull(0.5, start + 0.1), mask=mask)
     updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
@@ -100,7 +100,7 @@ def test_a_wide_model_that_looks_at_values_is_not_recorded():
             scores = self.net(images)
             return scores * 2 if float(images.sum()) > 0 else scores
 
-    network, work = Moody().to("cuda"), gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2))
+    network, work = Moody().to("cuda"), gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2))
     train = Cohort(network, device="cuda")
     updates = train(flatten(network), work, seed=SEED, round_=ROUND)
     assert train.path == "workers"
@@ -112,13 +112,13 @@ def test_pulls_and_masks_equal_the_reference(name):
     network = MODELS[name].to("cuda")
     start = flatten(network)
     mask = torch.arange(len(start), device="cuda") % 2 == 0
-    work = gpu_jobs(Training(lr=0.05, batch=5, local_epochs=2), pull=Pull(0.5, start + 0.1), mask=mask)
+    work = gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2), pull=Pull(0.5, start + 0.1), mask=mask)
     updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
 
 
 def test_when_memory_runs_out_fewer_clients_train_at_once(monkeypatch):
-    network, work = MODELS["dense"].to("cuda"), gpu_jobs(Training(lr=0.05, batch=5))
+    network, work = MODELS["dense"].to("cuda"), gpu_jobs(Training(lr=0.05, batch_size=5))
     tried, real = [], batched._Training
 
     def small(schedule, *rest):

@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2
-from f2ed.protocol.aggregation import Audit, Protocol, Task, contribution, robust_secure_mean, shard_means, shard_terms
-from f2ed.protocol.aggregation import noise_cost as price
+from f2ed.protocol.aggregation import (
+    Audit,
+    Protocol,
+    Task,
+    contribution,
+    price,
+    robust_secure_mean,
+    shard_means,
+    shard_terms,
+)
 from f2ed.protocol.dp.noise import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Member, respond, signing_key
-from f2ed.protocol.sharding import deal
+from f2ed.protocol.sharding import assign_shards
 
 MODEL = hashlib.sha256(b"model").digest()
 
@@ -74,14 +82,14 @@ def task_for(exchange, **changes):
         "round": 0,
         "model": MODEL,
         "coordinates": len(exchange.updates[0]),
-        "encoding": Encoding(clip=1.0, l2=100.0),
+        "encoding": Encoding(clip_value=1.0, clip_norm=100.0),
         "roster": exchange.roster,
     }
     return Task(**(settings | changes))
 
 
 def plan_for(exchange, shards):
-    return deal(exchange.roster, shards=shards, epoch=0, seed=b"public")
+    return assign_shards(exchange.roster, shards=shards, epoch=0, seed=b"public")
 
 
 def plain_means(exchange, plan, shards):
@@ -106,7 +114,7 @@ def test_every_shard_gives_its_mean(mode, lazy):
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_masked_equals_plain_to_the_bit(mode, packed):
-    encoding = Encoding(clip=0.3, l2=1.5, packed=packed)
+    encoding = Encoding(clip_value=0.3, clip_norm=1.5, packed=packed)
     secured, cleared = InMemory(12), InMemory(12, clear=True)
     plan = plan_for(secured, 3)
     masked = shard_means(secured, plan, task_for(secured, encoding=encoding, protocol=Protocol(mode=mode)))
@@ -243,7 +251,7 @@ def test_any_estimator_runs_over_the_shard_means():
     plan = plan_for(exchange, 5)
     exchange.updates[plan.shards[3][0]] = np.full(50, 40.0, np.float32)
     median, audit = robust_secure_mean(
-        exchange, plan, lambda means: np.median(means, axis=0), task_for(exchange, encoding=Encoding(clip=50.0))
+        exchange, plan, lambda means: np.median(means, axis=0), task_for(exchange, encoding=Encoding(clip_value=50.0))
     )
     assert np.abs(median).max() < 0.5
     assert audit.opened == (0, 1, 2, 3, 4)
@@ -257,7 +265,7 @@ def test_the_estimators_weights_belong_to_the_shards_that_opened():
     exchange.updates[plan.shards[poisoned][0]] = np.full(8, 40.0, np.float32)
     exchange.drop = lambda _, i: i == plan.shards[closed][1]
     estimate, audit = robust_secure_mean(
-        exchange, plan, FilterL2(epsilon=0.05), task_for(exchange, encoding=Encoding(clip=50.0))
+        exchange, plan, FilterL2(contamination=0.05), task_for(exchange, encoding=Encoding(clip_value=50.0))
     )
     assert audit.opened == tuple(k for k in range(24) if k != closed)
     assert estimate.weights[audit.opened.index(poisoned)] == estimate.weights.min() < estimate.weights.max()
@@ -321,7 +329,7 @@ def test_the_audit_counts_bytes_and_becomes_a_line():
     for shard in audit.shards:
         assert 4 * 4000 < shard.bytes_up < 4 * 4000 + 4 * 250
         assert 0 < shard.bytes_down < 4 * 2000
-    assert audit.hidden_among == 4
+    assert audit.crowd == 4
     assert audit.summary() == (
         "round 0: 2 of 2 shards opened, 0 dropped; every opened update hidden among at least 4 clients"
     )
@@ -331,7 +339,7 @@ def test_the_audit_counts_bytes_and_becomes_a_line():
 def test_an_audit_in_the_clear_says_so():
     exchange = InMemory(8, clear=True)
     _, audit = shard_means(exchange, plan_for(exchange, 4), task_for(exchange, secure=False))
-    assert audit.hidden_among == 1
+    assert audit.crowd == 1
     assert "the server saw every update" in audit.summary()
 
 
@@ -376,7 +384,7 @@ def test_memory_grows_with_the_shards_and_not_with_the_clients():
     assert peak < totals_and_means + 6 * one_upload
 
 
-NOISY = Encoding(clip=1.0, l2=2.0, bits=16)
+NOISY = Encoding(clip_value=1.0, clip_norm=2.0, bits=16)
 
 
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
@@ -446,7 +454,7 @@ def test_a_sum_that_was_opened_and_not_believed_still_costs():
 
 
 def test_noise_that_a_sum_cannot_hold_has_no_price():
-    narrow = Encoding(clip=1.0, l2=2.0, bits=12, ring=16)
+    narrow = Encoding(clip_value=1.0, clip_norm=2.0, bits=12, ring=16)
     fits, too_much = Noise(multiplier=0.1), Noise(multiplier=10.0)
     assert price(fits, narrow, coordinates=1000, members=5, shards=4, rounds=1).epsilon > 0
     with pytest.raises(ConfigError, match="overflow a 16-bit sum"):

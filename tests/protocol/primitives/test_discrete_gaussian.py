@@ -43,7 +43,7 @@ def test_moments_are_those_of_the_distribution(deviation):
 @pytest.mark.parametrize("deviation", DEVIATIONS)
 def test_every_value_comes_as_often_as_it_should(deviation):
     k, chances = exact(deviation)
-    # Values too rare for a chi-square share a cell with their neighbours.
+    # Values too rare for a chi-square share a cell with their neighbors.
     cells = np.minimum((np.cumsum(chances) * 150).astype(int), 149) if deviation > 2 else np.clip(k, -2, 2)
     names, place = np.unique(cells, return_inverse=True)
     wanted = np.bincount(place, chances) * COUNT

@@ -36,8 +36,8 @@ def make_terms(members, mode="dropout-tolerant", **changes) -> Terms:
         "length": 20,
         "ring": 32,
         "bits": 16,
-        "clip": 1.0,
-        "l2": 10.0,
+        "clip_value": 1.0,
+        "clip_norm": 10.0,
     }
     return Terms(**(settings | changes))
 

@@ -39,7 +39,7 @@ from f2ed.protocol.secagg.messages import (
 from f2ed.protocol.secagg.schemes import dropout_tolerant_client as round_client
 from f2ed.protocol.secagg.state import load
 from f2ed.protocol.secagg.terms import bind, bind_epoch
-from f2ed.protocol.sharding import deal
+from f2ed.protocol.sharding import assign_shards
 from tests.protocol.secagg.shard_driver import MODEL, Shard, make_terms, secret
 
 VICTIM = 2
@@ -342,7 +342,7 @@ TERMS = [
     pytest.param({"mode": "clear"}, {}, "mode 'clear'", id="another mode"),
     pytest.param({}, {"noise": 1.0}, "noise of 0 times the clip; this client asks for 1", id="no noise"),
     pytest.param({"noise": 0.9, "carriers": 4}, {"noise": 1.0}, "noise of 0.9 times", id="noise lowered"),
-    pytest.param({"noise": 1.0, "l2": inf}, {}, "noise without an L2 clip", id="noise without a clip"),
+    pytest.param({"noise": 1.0, "clip_norm": inf}, {}, "noise without an L2 clip", id="noise without a clip"),
     pytest.param({"carriers": 2}, {}, "2 members to carry noise, and no noise", id="carriers of nothing"),
     pytest.param(
         {"noise": 1.0, "carriers": 5},
@@ -411,7 +411,7 @@ def test_a_client_refuses_to_upload_in_the_clear():
 def test_a_victim_dealt_among_accomplices_refuses():
     """The server deals the victim with members of its choice instead of those of the public deal."""
     roster = {i: signing_key(secret(0, "identity", i)) for i in range(1, 13)}
-    plan = deal(roster, shards=3, epoch=0, seed=b"drawn by all")
+    plan = assign_shards(roster, shards=3, epoch=0, seed=b"drawn by all")
     mine = plan.shards[plan.shard_of(VICTIM)]
     member = Member(
         id=VICTIM, signing_key=secret(0, "identity", VICTIM), roster=roster, job="test", shard=lambda _: mine

@@ -182,7 +182,7 @@ def test_public_weights_travel_in_the_terms():
     ("changes", "why"),
     [
         ({"job": "x" * 200}, "length <= 128"),
-        ({"clip": float("nan")}, "float"),
+        ({"clip_value": float("nan")}, "float"),
         ({"ring": 8}, "ring"),
         ({"round": -1}, ">= 0"),
     ],

@@ -1,4 +1,4 @@
-"""A thousand random rounds: sizes, modes, drop-outs and misbehaviour at random, and never a wrong sum."""
+"""A thousand random rounds: sizes, modes, drop-outs and misbehavior at random, and never a wrong sum."""
 
 import pytest
 

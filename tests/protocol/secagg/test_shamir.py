@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.protocol.secagg.shamir import PRIME, SHARE_BYTES, coefficients_from, combine, deal
+from f2ed.protocol.secagg.shamir import PRIME, SHARE_BYTES, coefficients_from, combine, split
 
 # RFC 9591, appendices E.1 and E.5: 2 of 3 shares by a trusted dealer.
 RFC_9591 = [
@@ -42,7 +42,7 @@ RFC_9591 = [
 def test_the_dealer_of_rfc_9591_is_reproduced(order, modulus, secret, coefficient, shares):
     number = lambda text: int.from_bytes(bytes.fromhex(text), order)  # noqa: E731
     wanted = [number(share) for share in shares]
-    assert deal(number(secret), [number(coefficient)], 3, modulus=modulus) == wanted
+    assert split(number(secret), [number(coefficient)], 3, modulus=modulus) == wanted
     for pair in itertools.combinations((1, 2, 3), 2):
         assert combine({x: wanted[x - 1] for x in pair}, modulus=modulus) == number(secret)
 
@@ -62,24 +62,24 @@ def test_the_prime_is_prime_and_holds_every_secret_of_32_bytes():
     st.randoms(use_true_random=False),
 )
 def test_any_threshold_of_shares_rebuilds_the_secret(secret, coefficients, spare, random):
-    shares = deal(secret, coefficients, len(coefficients) + spare)
+    shares = split(secret, coefficients, len(coefficients) + spare)
     chosen = random.sample(range(len(shares)), len(coefficients) + 1)
     assert combine({x + 1: shares[x] for x in chosen}) == secret
 
 
 def test_one_share_fewer_fits_every_secret():
     """For any two secrets there are coefficients that give the same two of three shares needed."""
-    shares = deal(5, [7, 11], 3)
+    shares = split(5, [7, 11], 3)
     for other in (0, 6, PRIME - 1):
         # Solve for the polynomial through (0, other), (1, y1), (2, y2).
         y1, y2 = shares[0] - other, shares[1] - other
         c2 = (y2 - 2 * y1) * pow(2, -1, PRIME) % PRIME
         c1 = (y1 - c2) % PRIME
-        assert deal(other, [c1, c2], 3)[:2] == shares[:2]
+        assert split(other, [c1, c2], 3)[:2] == shares[:2]
 
 
 def test_a_wrong_share_gives_a_wrong_secret():
-    shares = deal(12345, [1, 2], 4)
+    shares = split(12345, [1, 2], 4)
     assert combine({1: shares[0], 2: shares[1], 3: shares[2] ^ 1}) != 12345
 
 
@@ -91,12 +91,12 @@ def test_places_must_not_be_zero_or_empty():
 
 def test_a_secret_outside_the_field_is_refused():
     with pytest.raises(ConfigError, match="257 bits"):
-        deal(PRIME, [1], 3)
+        split(PRIME, [1], 3)
 
 
 def test_a_threshold_that_cannot_be_reached_is_refused():
     with pytest.raises(ConfigError, match="2 shares cannot reach a threshold of 3"):
-        deal(1, [2, 3], 2)
+        split(1, [2, 3], 2)
 
 
 def test_coefficients_use_all_of_their_bytes():

@@ -12,7 +12,7 @@ from f2ed.protocol.primitives.ring import Ring
 from f2ed.protocol.secagg import Member, Terms, respond, secure_sum
 from f2ed.protocol.secagg.terms import bind
 
-VECTORS = Path(__file__).parent.parent / "vectors"
+VECTORS = Path(__file__).parent / "vectors"
 GOOD = json.loads((VECTORS / "secagg_good.json").read_text())["rounds"]
 BAD = json.loads((VECTORS / "secagg_bad.json").read_text())
 

@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.protocol.sharding import Plan, deal, roster_hash
+from f2ed.protocol.sharding import Assignment, assign_shards, roster_hash
 
 SEED = b"public seed"
 ROSTER = {client: b"key of %d" % client for client in [*range(9), 2**63, 2**64 - 1]}
-PLAN = deal(ROSTER, shards=3, epoch=4, seed=SEED)
+PLAN = assign_shards(ROSTER, shards=3, epoch=4, seed=SEED)
 PINNED = ((3, 7, 8, 18446744073709551615), (1, 2, 4, 9223372036854775808), (0, 5, 6))
 PINNED_ROSTER = "31b7184d17cbfc74f3f21038406ff71cde3264f09059d677e37a4e74a9fdc199"
 
 
-def moved(plan: Plan) -> tuple[tuple[int, ...], ...]:
+def moved(plan: Assignment) -> tuple[tuple[int, ...], ...]:
     """Exchange one member of the first two shards."""
     (a, *first), (b, *second), *rest = plan.shards
     return (tuple(sorted([b, *first])), tuple(sorted([a, *second])), *rest)
@@ -22,7 +22,7 @@ def moved(plan: Plan) -> tuple[tuple[int, ...], ...]:
 @given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.data())
 def test_every_client_is_dealt_once_into_shards_of_nearly_one_size(clients, data):
     shards = data.draw(st.integers(1, len(clients)))
-    plan = deal(dict.fromkeys(clients, b""), shards=shards, epoch=0, seed=SEED)
+    plan = assign_shards(dict.fromkeys(clients, b""), shards=shards, epoch=0, seed=SEED)
     sizes = [len(members) for members in plan.shards]
     assert len(sizes) == shards
     assert max(sizes) - min(sizes) <= 1
@@ -39,15 +39,15 @@ def test_the_deal_is_pinned():
 
 
 def test_the_order_in_which_the_roster_was_written_does_not_matter():
-    assert deal(dict(reversed(ROSTER.items())), shards=3, epoch=4, seed=SEED) == PLAN
+    assert assign_shards(dict(reversed(ROSTER.items())), shards=3, epoch=4, seed=SEED) == PLAN
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        deal(ROSTER, shards=3, epoch=5, seed=SEED),
-        deal(ROSTER, shards=3, epoch=4, seed=b"another seed"),
-        deal(ROSTER | {3: b"another key"}, shards=3, epoch=4, seed=SEED),
+        assign_shards(ROSTER, shards=3, epoch=5, seed=SEED),
+        assign_shards(ROSTER, shards=3, epoch=4, seed=b"another seed"),
+        assign_shards(ROSTER | {3: b"another key"}, shards=3, epoch=4, seed=SEED),
     ],
     ids=["epoch", "seed", "roster"],
 )
@@ -65,7 +65,7 @@ def test_a_stranger_has_no_shard():
 
 
 def test_a_plan_travels_as_bytes():
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(PLAN), type=Plan) == PLAN
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(PLAN), type=Assignment) == PLAN
 
 
 def test_a_client_accepts_the_deal_that_it_recomputed():
@@ -77,11 +77,11 @@ def test_a_client_accepts_the_deal_that_it_recomputed():
     [
         (msgspec.structs.replace(PLAN, shards=moved(PLAN)), "shard 0 is not the one"),
         (msgspec.structs.replace(PLAN, shards=PLAN.shards[::-1]), "shard 0 is not the one"),
-        (deal(ROSTER, shards=3, epoch=5, seed=SEED), "another epoch: 5, and this client holds 4"),
-        (deal(ROSTER, shards=3, epoch=4, seed=b"chosen"), "another public seed"),
-        (deal(ROSTER, shards=2, epoch=4, seed=SEED), "another number of shards: 2"),
-        (deal(ROSTER | {0: b"substituted"}, shards=3, epoch=4, seed=SEED), "another roster"),
-        (deal({k: v for k, v in ROSTER.items() if k}, shards=3, epoch=4, seed=SEED), "another roster"),
+        (assign_shards(ROSTER, shards=3, epoch=5, seed=SEED), "another epoch: 5, and this client holds 4"),
+        (assign_shards(ROSTER, shards=3, epoch=4, seed=b"chosen"), "another public seed"),
+        (assign_shards(ROSTER, shards=2, epoch=4, seed=SEED), "another number of shards: 2"),
+        (assign_shards(ROSTER | {0: b"substituted"}, shards=3, epoch=4, seed=SEED), "another roster"),
+        (assign_shards({k: v for k, v in ROSTER.items() if k}, shards=3, epoch=4, seed=SEED), "another roster"),
     ],
     ids=["victim among accomplices", "order", "epoch", "seed", "shards", "substituted key", "missing client"],
 )
@@ -97,7 +97,9 @@ def test_a_client_refuses_a_shard_too_small_to_hide_in():
 
 def test_a_client_refuses_an_empty_plan():
     with pytest.raises(Refusal, match="a shard of 0 members"):
-        Plan(shards=(), epoch=4, seed=SEED, roster=roster_hash(ROSTER)).verify(ROSTER, shards=3, epoch=4, seed=SEED)
+        Assignment(shards=(), epoch=4, seed=SEED, roster=roster_hash(ROSTER)).verify(
+            ROSTER, shards=3, epoch=4, seed=SEED
+        )
 
 
 @pytest.mark.parametrize(
@@ -112,12 +114,12 @@ def test_a_client_refuses_an_empty_plan():
 )
 def test_a_deal_that_cannot_be_made_is_refused(clients, shards, smallest, why):
     with pytest.raises(ConfigError, match=why):
-        deal(dict.fromkeys(range(clients), b""), shards=shards, epoch=0, seed=SEED, smallest=smallest)
+        assign_shards(dict.fromkeys(range(clients), b""), shards=shards, epoch=0, seed=SEED, smallest=smallest)
 
 
 def test_an_id_of_more_than_64_bits_is_refused():
     with pytest.raises(ConfigError, match="64 bits"):
-        deal({2**64: b""}, shards=1, epoch=0, seed=SEED)
+        assign_shards({2**64: b""}, shards=1, epoch=0, seed=SEED)
 
 
 def test_no_two_rosters_hash_alike_because_their_fields_run_together():
@@ -126,6 +128,6 @@ def test_no_two_rosters_hash_alike_because_their_fields_run_together():
 
 def test_a_victim_meets_each_companion_equally_often_over_epochs():
     roster = dict.fromkeys(range(12), b"")
-    plans = [deal(roster, shards=4, epoch=epoch, seed=SEED) for epoch in range(1100)]
+    plans = [assign_shards(roster, shards=4, epoch=epoch, seed=SEED) for epoch in range(1100)]
     met = [sum(other in plan.shards[plan.shard_of(0)] for plan in plans) for other in range(1, 12)]
     assert all(abs(times - 200) < 60 for times in met)  # 1100 · 2/11 each, within 4.7 standard deviations

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule, deal
+from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule, assign_shards
 
 
 @pytest.mark.parametrize(
@@ -47,34 +47,34 @@ TERMS = {"shards": 3, "epoch": 4, "seed": b"public"}
 
 @pytest.mark.parametrize("schedule", [Fixed(), EveryKRounds(k=2), EveryRound()])
 def test_schedules_of_single_clients_deal_as_everyone_does(schedule):
-    assert schedule.deal(ROSTER, **TERMS) == deal(ROSTER, **TERMS)
+    assert schedule.assign(ROSTER, **TERMS) == assign_shards(ROSTER, **TERMS)
     assert schedule.fewest(26, 4) == 6
 
 
 def test_a_client_verifies_a_deal_of_batches_by_the_schedule_it_knows():
-    sent = Batches(4).deal(ROSTER, **TERMS)
-    sent.verify(ROSTER, **TERMS, smallest=8, dealing=Batches(4).deal)
+    sent = Batches(4).assign(ROSTER, **TERMS)
+    sent.verify(ROSTER, **TERMS, smallest=8, dealing=Batches(4).assign)
 
 
-@pytest.mark.parametrize("dealing", [None, Batches(2).deal, Fixed().deal])
+@pytest.mark.parametrize("dealing", [None, Batches(2).assign, Fixed().assign])
 def test_a_deal_of_batches_is_refused_by_a_client_that_knows_another_schedule(dealing):
     with pytest.raises(Refusal, match="is not the one that the roster, the epoch and the seed give"):
-        Batches(4).deal(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=dealing)
+        Batches(4).assign(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=dealing)
 
 
 def test_a_plain_deal_is_refused_by_a_client_that_stays_in_its_batch():
     with pytest.raises(Refusal, match="somebody chose its members"):
-        deal(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=Batches(4).deal)
+        assign_shards(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=Batches(4).assign)
 
 
 @pytest.mark.parametrize(("clients", "size", "shards", "fewest"), [(100, 2, 25, 4), (100, 3, 25, 3), (26, 4, 3, 8)])
 def test_no_shard_of_batches_has_fewer_members_than_said(clients, size, shards, fewest):
     schedule, roster = Batches(size), dict.fromkeys(range(clients), b"")
-    plans = [schedule.deal(roster, shards=shards, epoch=epoch, seed=b"") for epoch in range(20)]
+    plans = [schedule.assign(roster, shards=shards, epoch=epoch, seed=b"") for epoch in range(20)]
     assert schedule.fewest(clients, shards) == fewest
     assert min(len(shard) for plan in plans for shard in plan.shards) == fewest
 
 
 def test_batches_that_leave_a_shard_too_small_are_refused():
     with pytest.raises(ConfigError, match="a shard of 3 members, fewer than 4; use fewer shards"):
-        Batches(3).deal(dict.fromkeys(range(100), b""), shards=25, epoch=0, seed=b"", smallest=4)
+        Batches(3).assign(dict.fromkeys(range(100), b""), shards=25, epoch=0, seed=b"", smallest=4)

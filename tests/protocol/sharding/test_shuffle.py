@@ -38,7 +38,7 @@ def test_all_orders_of_four_are_equally_likely():
     assert chi_square < 49.7  # 23 degrees of freedom, one in a thousand
 
 
-def test_words_that_would_favour_small_numbers_are_skipped():
+def test_words_that_would_favor_small_numbers_are_skipped():
     top = 2**64 - 1  # 2^64 = 1 mod 3, so the last word is left over
     assert _below(3, iter([top, 5])) == 2
 

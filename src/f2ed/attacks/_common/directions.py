@@ -33,7 +33,7 @@ def perturbation(kind: Direction, scene: Scene) -> Array:
 
 
 def gram_of(squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the Gram matrix about the mean, from squared distances: double centring."""
+    """Return the Gram matrix about the mean, from squared distances: double centering."""
     means = squares.mean(0)
     return np.asarray(-0.5 * (squares - means - means[:, None] + means.mean()))
 

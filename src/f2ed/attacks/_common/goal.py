@@ -18,7 +18,7 @@ class Examples(NamedTuple):
 
 
 class Palette(NamedTuple):
-    """The numbers that black and white pixels have become by the normalisation of the data."""
+    """The numbers that black and white pixels have become by the normalization of the data."""
 
     black: float = 0.0
     white: float = 1.0

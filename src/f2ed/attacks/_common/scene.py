@@ -114,9 +114,9 @@ def _shard_means(view: View) -> Scene:
     bad, attackers = np.unique(mine, return_counts=True)
     own_means = like(view.own, (mine == bad[:, None]) / attackers[:, None]) @ view.own
     if view.benign is None:
-        centre = view.own.mean(0)
+        center = view.own.mean(0)
         # A mean of |H| independent updates varies by a factor √|H| less than one of them.
-        stand_ins = centre + (view.own - centre) * float(np.sqrt(p / view.n))
+        stand_ins = center + (view.own - center) * float(np.sqrt(p / view.n))
         return Scene(stand_ins, own_means, stand_ins, p, len(bad), view)
     theirs = shard_of_each(view, view.honest)
     shards = np.arange(p)[:, None]

@@ -1,6 +1,6 @@
 """The malicious clients at work: what an attack may set them to train on, and how.
 
-Attacks know nothing of models or optimisers. Whoever runs a simulation hands them a `Crew`, whose `train`
+Attacks know nothing of models or optimizers. Whoever runs a simulation hands them a `Crew`, whose `train`
 does the work for all malicious clients at once; an attack calls it as often as it likes.
 """
 
@@ -25,18 +25,18 @@ class Schedule:
     lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None
-    batch: int | None = None
-    optimiser: Literal["sgd", "adam"] | None = None
+    batch_size: int | None = None
+    optimizer: Literal["sgd", "adam"] | None = None
 
 
 AS_THE_HONEST = Schedule()
 
 
 class Pull(NamedTuple):
-    """A penalty of strength/2 times the squared distance from the centre, [m, d] or [d], added to the loss."""
+    """A penalty of strength/2 times the squared distance from the center, [m, d] or [d], added to the loss."""
 
     strength: float
-    centre: Array
+    center: Array
 
 
 class Train(Protocol):

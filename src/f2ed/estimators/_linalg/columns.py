@@ -56,9 +56,9 @@ def nearest(ordered: list[Array], keep: int) -> Array:
     it gains is nearer than the one it loses. Values are chosen, never added and taken away again:
     a far outlier leaves no rounding behind.
     """
-    xp, n, centre = namespace(ordered[0]), len(ordered), median(ordered)
+    xp, n, center = namespace(ordered[0]), len(ordered), median(ordered)
     drop = n - keep
-    moves = [ordered[i + keep] - centre < centre - ordered[i] for i in range(drop)]
+    moves = [ordered[i + keep] - center < center - ordered[i] for i in range(drop)]
     total = sum(ordered[drop:keep])
     for i in (*range(min(drop, keep)), *range(max(drop, keep), n)):
         chosen = moves[i - keep] if i >= keep else ~moves[i]

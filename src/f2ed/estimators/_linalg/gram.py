@@ -50,18 +50,18 @@ class Source(Protocol):
 
 
 def measured(rows: Source) -> Matrix:
-    """Return the Gram matrix of the rows about a common centre, [n, n] in float64.
+    """Return the Gram matrix of the rows about a common center, [n, n] in float64.
 
-    The centre is zero, or the medoid where needed: rules must use distances or re-centre, never the
+    The center is zero, or the medoid where needed: rules must use distances or re-center, never the
     rows' own lengths.
     """
-    result, centre = _one_pass(rows, None, scaled=False), None
+    result, center = _one_pass(rows, None, scaled=False), None
     for _ in range(_REPEATS):
-        again = _blurred(result, rows, centre)
+        again = _blurred(result, rows, center)
         if again is None:
             break
-        centre, scaled = again
-        result = _one_pass(rows, centre, scaled=scaled)
+        center, scaled = again
+        result = _one_pass(rows, center, scaled=scaled)
     return result
 
 
@@ -106,37 +106,37 @@ def to_numpy(array: Array) -> Any:
     return array if isinstance(array, (np.ndarray, np.generic, float)) else array.cpu().numpy()
 
 
-def _one_pass(rows: Source, centre: int | None, *, scaled: bool) -> Matrix:
+def _one_pass(rows: Source, center: int | None, *, scaled: bool) -> Matrix:
     """Walk the columns once; twice if every row is to be scaled to size one, against over- and underflow."""
-    factors = np.exp2(-np.clip(np.floor(np.log2(_sizes(rows, centre))), -126, 126)) if scaled else None
+    factors = np.exp2(-np.clip(np.floor(np.log2(_sizes(rows, center))), -126, 126)) if scaled else None
 
     def work(blocks: Iterator[slice]) -> Array:
-        return sum(_product(rows.block(columns), centre, factors) for columns in blocks)
+        return sum(_product(rows.block(columns), center, factors) for columns in blocks)
 
     result = np.asarray(sum(to_numpy(part) for part in rows.walk(work, blas=True)))
     return result if factors is None else result / (factors[:, None] * factors)
 
 
-def _sizes(rows: Source, centre: int | None) -> Vector:
-    """Return the largest magnitude of each row about the centre; one for a row that is the centre."""
+def _sizes(rows: Source, center: int | None) -> Vector:
+    """Return the largest magnitude of each row about the center; one for a row that is the center."""
 
     def work(blocks: Iterator[slice]) -> Vector:
         sizes = np.zeros(rows.n)
         for columns in blocks:
-            sizes = np.maximum(sizes, largest(_away(rows.block(columns), centre)))
+            sizes = np.maximum(sizes, largest(_away(rows.block(columns), center)))
         return sizes
 
     sizes = np.max(rows.walk(work), axis=0)
     return np.where(sizes == 0, 1.0, sizes)
 
 
-def _away(block: Array, centre: int | None) -> Array:
-    return block if centre is None else block - block[centre]
+def _away(block: Array, center: int | None) -> Array:
+    return block if center is None else block - block[center]
 
 
-def _product(block: Array, centre: int | None, factors: Vector | None) -> Array:
+def _product(block: Array, center: int | None, factors: Vector | None) -> Array:
     """Return the Gram matrix of one block about one of its rows, or about zero, in float64."""
-    away = _away(block, centre)
+    away = _away(block, center)
     if factors is not None:
         away = away * like(block, factors)[:, None]
     if isinstance(away, np.ndarray):
@@ -159,23 +159,23 @@ def like(block: Array, small: Vector) -> Array:
     return namespace(block).as_tensor(small, dtype=block.dtype, device=block.device)
 
 
-def _blurred(gram: Matrix, rows: Source, centre: int | None) -> tuple[int, bool] | None:
-    """Return the row to centre on, and whether to scale, if rounding blurs the nearest half; else None."""
+def _blurred(gram: Matrix, rows: Source, center: int | None) -> tuple[int, bool] | None:
+    """Return the row to center on, and whether to scale, if rounding blurs the nearest half; else None."""
     lengths, half = gram.diagonal(), rows.n // 2 + 1
     if not np.isfinite(lengths).all():
         sizes = _sizes(rows, None)
-        if centre is not None or not (sizes < HUGE).all():
+        if center is not None or not (sizes < HUGE).all():
             raise NotFiniteError
         return int(np.argsort(sizes, kind="stable")[rows.n // 2]), True
     squares = squared_distances(gram)
     medoid = int(np.argmin(np.sort(squares, axis=1)[:, :half].sum(axis=1)))
-    if medoid == centre:
+    if medoid == center:
         return None
     order = np.argsort(squares[medoid], kind="stable")[:half]
     spread = float(squares[medoid][order[half // 2]])
     kind = np.finfo(str(rows.matrix.dtype).removeprefix("torch."))
     rounding = 8 * float(kind.eps) * float(lengths[order].max())
     small = 1e8 * float(kind.tiny) * rows.matrix.shape[1]
-    if rounding <= _BLUR * spread and (spread >= small or centre is not None):
+    if rounding <= _BLUR * spread and (spread >= small or center is not None):
         return None
     return medoid, spread < small or float(lengths.max()) > 1e-8 * float(kind.max)

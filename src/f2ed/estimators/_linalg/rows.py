@@ -1,6 +1,6 @@
 """Rows of updates, seen as they are, chosen, scaled or mixed, and read in blocks of columns.
 
-Every estimator works on `Rows`. Wrappers such as nearest-neighbour mixing make no second matrix:
+Every estimator works on `Rows`. Wrappers such as nearest-neighbor mixing make no second matrix:
 they answer with rows that are a linear map of the ones below, applied block by block.
 """
 
@@ -50,7 +50,7 @@ class Rows(ABC):
 
     @cached_property
     def gram(self) -> Vector:
-        """The Gram matrix about a common centre, [n, n]; the first use costs one pass."""
+        """The Gram matrix about a common center, [n, n]; the first use costs one pass."""
         with one_blas_thread():
             return gram.measured(self)
 
@@ -89,23 +89,23 @@ class Rows(ABC):
             raise NotFiniteError
         return out
 
-    def distances(self, centre: Callable[[slice], Array] | None) -> Vector:
+    def distances(self, center: Callable[[slice], Array] | None) -> Vector:
         """Return the squared distance of each row from a vector, block by block, or from zero: one direct pass."""
-        squares = self._distances(centre, precise=False)
+        squares = self._distances(center, precise=False)
         if np.isfinite(squares).all() and squares.max() > 1e8 * self.d * np.finfo(np.float32).tiny:
             return squares
-        squares = self._distances(centre, precise=True)
+        squares = self._distances(center, precise=True)
         if not np.isfinite(squares).all():
             raise NotFiniteError
         return squares
 
-    def _distances(self, centre: Callable[[slice], Array] | None, *, precise: bool) -> Vector:
+    def _distances(self, center: Callable[[slice], Array] | None, *, precise: bool) -> Vector:
         xp = namespace(self.matrix)
 
         def work(blocks: Iterator[slice]) -> Array:
             total = 0.0
             for columns in blocks:
-                away = self.block(columns) if centre is None else self.block(columns) - centre(columns)
+                away = self.block(columns) if center is None else self.block(columns) - center(columns)
                 away = double(away) if precise else away
                 total = total + double(xp.einsum("ij,ij->i", away, away))
             return total
@@ -200,7 +200,7 @@ class _Mixed(_Derived):
 
     @cached_property
     def gram(self) -> Vector:
-        """Mixing commutes with centring, so no pass is needed."""
+        """Mixing commutes with centering, so no pass is needed."""
         return np.asarray(self.weights @ self.source.gram @ self.weights.T)
 
     def combine(self, weights: Vector) -> Array:

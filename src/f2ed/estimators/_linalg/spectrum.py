@@ -27,7 +27,7 @@ class Spread(NamedTuple):
 def widest(gram: Vector, weights: Vector) -> Spread:
     """Find the direction along which the weighted rows vary most; `weights` need not sum to one.
 
-    With p the normalised weights and H the Gram matrix about the weighted mean, the covariance has the
+    With p the normalized weights and H the Gram matrix about the weighted mean, the covariance has the
     eigenvalues of K = √p H √p, and a row's coordinate along the top one's direction is H √p u / √λ.
     """
     p = weights / weights.sum()

@@ -50,7 +50,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
-    """Set each number that the paper states beside ours; a difference above zero is in our favour.
+    """Set each number that the paper states beside ours; a difference above zero is in our favor.
 
     The spoilt weight is what shards (or clients) with an attacker had in the last rounds.
     """

@@ -21,7 +21,7 @@ from f2ed.experiments.reproduction.comparison import Table
 from f2ed.learning import AnyModel, Cohort, Data, Job, Training, flatten, hand_out
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.learning.partition import Assigned, Iid, Partition
-from f2ed.protocol.sharding import deal
+from f2ed.protocol.sharding import assign_shards
 
 __all__ = ["Distribution", "Share", "distribution", "share_between"]
 
@@ -85,7 +85,7 @@ def distribution(data: Data, *, seed: int = 0, quick: bool = False, device: str 
     few = _updates(data, _by_labels(data, seed), model, seed, device)
     every = _updates(data, Iid()(data.train.labels.numpy(), _CLIENTS, seed), model, seed, device)
     roster = dict.fromkeys(range(_CLIENTS), b"")
-    plan = deal(roster, shards=_GROUPS, epoch=0, seed=stream(seed, "deal").bytes(32))
+    plan = assign_shards(roster, shards=_GROUPS, epoch=0, seed=stream(seed, "deal").bytes(32))
     shard = np.array([plan.shard_of(client) for client in range(_CLIENTS)])
     means = np.stack([few[shard == number].mean(0) for number in range(_GROUPS)])
     first, rng = few[shard == 0], stream(seed, "permutations")
@@ -107,8 +107,8 @@ def share_between(rows: Matrix, groups: Groups, rng: np.random.Generator, trials
 
     All follows from the inner products of the rows, whatever their length.
     """
-    centred = rows - rows.mean(0)
-    gram = centred @ centred.T
+    centerd = rows - rows.mean(0)
+    gram = centerd @ centerd.T
     found = _between(gram, groups)
     tried = np.array([_between(gram, rng.permutation(groups)) for _ in range(trials)])
     return Share(found, float(tried.mean()), float((1 + (tried >= found - 1e-12).sum()) / (1 + trials)))

@@ -145,7 +145,7 @@ def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
 
 
 def _spoilt(logs: Sequence[RunLog]) -> float | None:
-    late = [record.believed_attackers for log in logs if log.header.attacked for record in log.rounds[-_LATE:]]
+    late = [record.contaminated_weight for log in logs if log.header.attacked for record in log.rounds[-_LATE:]]
     known = [weight for weight in late if weight is not None]
     return sum(known) / len(known) if known else None
 
@@ -156,6 +156,6 @@ def _end(log: RunLog, kind: Measure) -> float:
         return last.accuracy
     attack = log.header.settings["attack"]
     # The authors count the images of the target class too, which are a tenth of all.
-    every = attack["kind"] == MRA.__struct_config__.tag and attack.get("variant") == "authors"
+    every = attack["kind"] == MRA.__struct_config__.tag and attack.get("variant") == "released"
     value = last.success_every if every else last.success
     return 0.0 if value is None else value

@@ -38,7 +38,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     shards: int
     schedule: Schedule
     rounds: int
-    dropout: float
+    client_dropout: float
     mode: LeakMode
     exposed: int
     """Clients whose own update the sums determine, as far as it is the same in all rounds."""
@@ -89,7 +89,7 @@ def leak(
     shards: int,
     schedule: Schedule,
     rounds: int,
-    dropout: float = 0.0,
+    client_dropout: float = 0.0,
     mode: LeakMode = "all-or-nothing",
     noise: float = 0.3,
     seed: int = 0,
@@ -103,22 +103,34 @@ def leak(
     """
     if rounds < 1 or not 1 <= shards <= clients:
         raise ConfigError(f"{clients} clients in {shards} shards over {rounds} rounds; nothing can be measured")
-    if not 0 <= dropout < 1:
-        raise ConfigError(f"a drop-out rate of {dropout}; it must be at least 0 and below 1")
+    if not 0 <= client_dropout < 1:
+        raise ConfigError(f"a drop-out rate of {client_dropout}; it must be at least 0 and below 1")
     sums = opened_sums(
-        clients=clients, shards=shards, schedule=schedule, rounds=rounds, dropout=dropout, mode=mode, seed=seed
+        clients=clients,
+        shards=shards,
+        schedule=schedule,
+        rounds=rounds,
+        client_dropout=client_dropout,
+        mode=mode,
+        seed=seed,
     )
     found = exposure(clients, sums)
     few = _scaled_down(clients, shards, schedule)
     sample = opened_sums(
-        clients=few[0], shards=few[1], schedule=schedule, rounds=rounds, dropout=dropout, mode=mode, seed=seed
+        clients=few[0],
+        shards=few[1],
+        schedule=schedule,
+        rounds=rounds,
+        client_dropout=client_dropout,
+        mode=mode,
+        seed=seed,
     )
     return Leak(
         clients=clients,
         shards=shards,
         schedule=schedule,
         rounds=rounds,
-        dropout=dropout,
+        client_dropout=client_dropout,
         mode=mode,
         exposed=found.exposed,
         first=found.first,
@@ -139,7 +151,9 @@ def smallest_k(*, clients: int, shards: int, rounds: int, crowd: float = _FEWEST
     return -(-rounds // deals)
 
 
-def safe_k(*, clients: int, shards: int, rounds: int, dropout: float = 0.0, mode: LeakMode = "all-or-nothing") -> int:
+def safe_k(
+    *, clients: int, shards: int, rounds: int, client_dropout: float = 0.0, mode: LeakMode = "all-or-nothing"
+) -> int:
     """Return a k with which the meter finds no leak in these rounds; what `k = "auto"` stands for.
 
     It is `smallest_k` unless the meter finds a leak with that; where shards are few a smaller one may do as well.
@@ -149,7 +163,12 @@ def safe_k(*, clients: int, shards: int, rounds: int, dropout: float = 0.0, mode
     for fewer in range(deals, 0, -1):
         k = -(-rounds // fewer)
         found = leak(
-            clients=clients, shards=shards, rounds=rounds, dropout=dropout, mode=mode, schedule=EveryKRounds(k)
+            clients=clients,
+            shards=shards,
+            rounds=rounds,
+            client_dropout=client_dropout,
+            mode=mode,
+            schedule=EveryKRounds(k),
         )
         if not found.leaks:
             return k
@@ -162,7 +181,7 @@ def opened_sums(
     shards: int,
     schedule: Schedule,
     rounds: int,
-    dropout: float = 0.0,
+    client_dropout: float = 0.0,
     mode: LeakMode = "all-or-nothing",
     seed: int = 0,
 ) -> Iterator[Sums]:
@@ -173,11 +192,11 @@ def opened_sums(
     for number in range(rounds):
         if plan is None or schedule(number) != at:
             at = schedule(number)
-            plan = schedule.deal(roster, shards=shards, epoch=at, seed=public)
-        if not dropout:
+            plan = schedule.assign(roster, shards=shards, epoch=at, seed=public)
+        if not client_dropout:
             yield plan.shards
             continue
-        silent = np.random.default_rng((seed, number)).random(clients) < dropout
+        silent = np.random.default_rng((seed, number)).random(clients) < client_dropout
         there = (tuple(client for client in shard if not silent[client]) for shard in plan.shards)
         yield tuple(some for some, shard in zip(there, plan.shards, strict=True) if _opens(len(some), len(shard), mode))
 

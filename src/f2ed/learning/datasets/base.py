@@ -52,7 +52,7 @@ class Samples:
 class Data:
     """A training and a test set with labels `0 … classes-1`.
 
-    `black` and `white` are the values of a raw pixel 0 and 1 after normalisation, for whoever paints
+    `black` and `white` are the values of a raw pixel 0 and 1 after normalization, for whoever paints
     into images.
     """
 

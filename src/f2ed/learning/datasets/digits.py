@@ -1,4 +1,4 @@
-"""scikit-learn's digits: 1,797 grey images of 8 x 8, there without a network."""
+"""scikit-learn's digits: 1,797 gray images of 8 x 8, there without a network."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: articles of clothing, 60,000 + 10,000 grey images of 28 x 28 (Xiao, Rasul and Vollgraf 2017)."""
+"""Fashion-MNIST: articles of clothing, 60,000 + 10,000 gray images of 28 x 28 (Xiao, Rasul and Vollgraf 2017)."""
 
 from pathlib import Path
 
@@ -25,11 +25,11 @@ FASHION_MNIST = Archive(
 
 
 class FashionMnist(Dataset, frozen=True, tag="fashion-mnist"):
-    """Articles of clothing, 28 x 28; pixels stay in [0, 1], as the authors have them, unless `normalise` is set."""
+    """Articles of clothing, 28 x 28; pixels stay in [0, 1], as the authors have them, unless `normalize` is set."""
 
-    normalise: bool = False
+    normalize: bool = False
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
         """Return the data, found or fetched."""
         paths = obtain(FASHION_MNIST, folder, FETCHERS, progress, say)
-        return load(FASHION_MNIST, paths, (0.2860, 0.3530) if self.normalise else None)
+        return load(FASHION_MNIST, paths, (0.2860, 0.3530) if self.normalize else None)

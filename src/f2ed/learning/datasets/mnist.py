@@ -1,4 +1,4 @@
-"""MNIST: handwritten digits, 60,000 + 10,000 grey images of 28 x 28 (LeCun, Cortes and Burges)."""
+"""MNIST: handwritten digits, 60,000 + 10,000 gray images of 28 x 28 (LeCun, Cortes and Burges)."""
 
 from pathlib import Path
 from typing import Literal
@@ -28,16 +28,16 @@ _WHITE = 255
 
 
 class Mnist(Dataset, frozen=True, tag="mnist"):
-    """Handwritten digits, 28 x 28; `normalise` gives pixels the mean 0 and deviation 1 of the training set.
+    """Handwritten digits, 28 x 28; `normalize` gives pixels the mean 0 and deviation 1 of the training set.
 
     With "raw" that is done to pixels from 0 to 255 as if they went from 0 to 1, so that they go up to 827: a script of
     the paper's authors has it so (`experiments/few_labels_released.toml`).
     """
 
-    normalise: bool | Literal["raw"] = True
+    normalize: bool | Literal["raw"] = True
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
         """Return the data, found or fetched."""
         paths = obtain(MNIST, folder, FETCHERS, progress, say)
-        scale = _WHITE if self.normalise == "raw" else 1
-        return load(MNIST, paths, (_MEAN / scale, _DEVIATION / scale) if self.normalise else None)
+        scale = _WHITE if self.normalize == "raw" else 1
+        return load(MNIST, paths, (_MEAN / scale, _DEVIATION / scale) if self.normalize else None)

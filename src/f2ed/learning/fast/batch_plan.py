@@ -75,8 +75,8 @@ def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> 
     mine = [jobs[place] for place in places]
     training, data = mine[0].training, [job.data for job in mine]
     device = data[0].rows.device
-    steps = [-(-len(d) // training.batch) * training.local_epochs for d in data]
-    order = np.zeros((steps[0], len(mine), training.batch), dtype=np.int64)
+    steps = [-(-len(d) // training.batch_size) * training.local_epochs for d in data]
+    order = np.zeros((steps[0], len(mine), training.batch_size), dtype=np.int64)
     shares = np.zeros(order.shape, dtype=np.float32)
     for at, job in enumerate(mine):
         turn = Turn(seed, round_, job.client, job.time)
@@ -94,13 +94,13 @@ def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> 
 
 def _batches(turn: Turn, size: int, training: Training) -> tuple[np.ndarray, np.ndarray]:
     """Return one client's samples and shares, both `[steps, batch]`, in the order of the reference."""
-    short = -size % training.batch
+    short = -size % training.batch_size
     order = np.pad(orders(turn, size, training.local_epochs), ((0, 0), (0, short)))
-    share = np.full((len(order), size + short), 1 / training.batch, dtype=np.float32)
+    share = np.full((len(order), size + short), 1 / training.batch_size, dtype=np.float32)
     if short:
-        share[:, size - (training.batch - short) : size] = 1 / (training.batch - short)
+        share[:, size - (training.batch_size - short) : size] = 1 / (training.batch_size - short)
         share[:, size:] = 0
-    return order.reshape(-1, training.batch), share.reshape(-1, training.batch)
+    return order.reshape(-1, training.batch_size), share.reshape(-1, training.batch_size)
 
 
 def _pick(values: list[Tensor], taken: Tensor) -> Tensor:

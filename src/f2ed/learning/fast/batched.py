@@ -1,4 +1,4 @@
-"""Train many clients at once: one matrix of weights, one gradient call and one optimiser's step for all of them."""
+"""Train many clients at once: one matrix of weights, one gradient call and one optimizer's step for all of them."""
 
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ class _Training:
         self.state = begin(self.settings, self.weights)
         self.pull, self.mask = _pull(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
         settings = self.settings
-        only_sgd = settings.optimiser == "sgd" and not settings.momentum and not settings.weight_decay
+        only_sgd = settings.optimizer == "sgd" and not settings.momentum and not settings.weight_decay
         self.plain = only_sgd and self.pull is None and self.mask is None
 
     def restart(self, begun: Tensor, buffers: Tensor) -> None:
@@ -100,7 +100,7 @@ class _Training:
             return
         slope = self.gradients(now, self.buffers, images, labels, shares)
         if self.pull is not None:
-            slope.add_((now - self.pull.centres[:active]) * self.pull.strengths[:active])
+            slope.add_((now - self.pull.centers[:active]) * self.pull.strengths[:active])
         step(self.settings, now, slope, tuple(part[:active] for part in self.state))
         if self.mask is not None:
             torch.where(self.mask[:active], now, self.begun[:active], out=now)
@@ -144,18 +144,18 @@ def _pick(schedule: Schedule, index: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Pull:
-    """The strengths `[n, 1]` and centres `[n, t]` of clients that are pulled."""
+    """The strengths `[n, 1]` and centers `[n, t]` of clients that are pulled."""
 
     strengths: Tensor
-    centres: Tensor
+    centers: Tensor
 
 
 def _pull(schedule: Schedule, trained: int) -> _Pull | None:
     pulls = [job.pull for job in schedule.jobs if job.pull is not None]
     if not pulls:
         return None
-    centres = torch.stack([pull.centre[:trained] for pull in pulls])
-    return _Pull(centres.new_tensor([[pull.strength] for pull in pulls]), centres)
+    centers = torch.stack([pull.center[:trained] for pull in pulls])
+    return _Pull(centers.new_tensor([[pull.strength] for pull in pulls]), centers)
 
 
 def _mask(schedule: Schedule, trained: int) -> Tensor | None:

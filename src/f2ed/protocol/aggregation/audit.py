@@ -54,7 +54,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return {each.shard: each.reason for each in self.shards if each.reason is not None}
 
     @property
-    def hidden_among(self) -> int:
+    def crowd(self) -> int:
         """The fewest clients in whose sum a client of this round was hidden; 1 where nothing was hidden."""
         crowds = [len(each.survivors) for each in self.shards if each.survivors]
         return min(crowds, default=0) if self.secure else 1
@@ -69,7 +69,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         if not self.secure:
             secrecy = "in the clear: the server saw every update"
         else:
-            secrecy = f"every opened update hidden among at least {self.hidden_among} clients"
+            secrecy = f"every opened update hidden among at least {self.crowd} clients"
         dropped = sum(len(each.dropped) for each in self.shards)
         return (
             f"round {self.round}: {len(self.opened)} of {len(self.shards)} shards opened, {dropped} dropped; {secrecy}"

@@ -21,7 +21,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     multiplier: float
     delta: float
-    l2: float
+    clip_norm: float
     """The clip of an update's norm."""
     coordinates: int
     members: int
@@ -89,7 +89,7 @@ def price(
     return Price(
         multiplier=noise.multiplier,
         delta=noise.delta,
-        l2=encoding.l2,
+        clip_norm=encoding.clip_norm,
         coordinates=coordinates,
         members=members,
         carriers=carriers,
@@ -99,7 +99,7 @@ def price(
         stated=client * sqrt(carriers),
         shard=shard,
         overall=shard / sqrt(shards),
-        central=noise.multiplier * encoding.l2 / (members * shards),
+        central=noise.multiplier * encoding.clip_norm / (members * shards),
         rounds=rounds,
         once=epsilon(loss(carriers), noise.delta),
         epsilon=epsilon(rounds * loss(carriers), noise.delta),

@@ -11,7 +11,7 @@ from f2ed.protocol.aggregation.audit import Audit
 from f2ed.protocol.aggregation.shard import Means, Shard
 from f2ed.protocol.aggregation.task import Task, agreed_encoding, shard_terms
 from f2ed.protocol.secagg import SignedKey, secure_sum
-from f2ed.protocol.sharding import ClientId, Plan
+from f2ed.protocol.sharding import Assignment, ClientId
 
 __all__ = ["EpochKeys", "Exchange", "ShardMeans", "robust_secure_mean", "shard_means"]
 
@@ -39,7 +39,7 @@ class ShardMeans(NamedTuple):
 
 def robust_secure_mean(
     exchange: Exchange,
-    plan: Plan,
+    plan: Assignment,
     estimator: Callable[[Means], Result],
     task: Task,
     *,
@@ -60,7 +60,7 @@ def robust_secure_mean(
 
 def shard_means(
     exchange: Exchange,
-    plan: Plan,
+    plan: Assignment,
     task: Task,
     *,
     keys: EpochKeys | None = None,

@@ -7,7 +7,7 @@ import msgspec
 
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Mode, Terms, quorum
-from f2ed.protocol.sharding import ClientId, Plan
+from f2ed.protocol.sharding import Assignment, ClientId
 
 __all__ = ["Protocol", "Task", "agreed_encoding", "shard_terms"]
 
@@ -64,18 +64,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
 
 
-def shard_terms(plan: Plan, task: Task) -> tuple[Terms, ...]:
+def shard_terms(plan: Assignment, task: Task) -> tuple[Terms, ...]:
     """Return what each shard is asked to agree on."""
     return tuple(_terms(index, members, plan, task) for index, members in enumerate(plan.shards))
 
 
 def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
     """Return how an update is encoded under these terms: the same for the clients and the server."""
-    quiet = Encoding(terms.clip, terms.l2, terms.bits, terms.ring)
+    quiet = Encoding(terms.clip_value, terms.clip_norm, terms.bits, terms.ring)
     return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
 
 
-def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) -> Terms:
+def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
     mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
     threshold, survivors = protocol.quorum_for(mode, len(members))
@@ -95,8 +95,8 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Plan, task: Task) ->
         length=encoding.length(task.coordinates),
         ring=noisy.ring_for(len(members)).bits,
         bits=encoding.bits,
-        clip=encoding.clip,
-        l2=encoding.l2,
+        clip_value=encoding.clip_value,
+        clip_norm=encoding.clip_norm,
         weights=() if task.weights is None else tuple(task.weights[client] for client in members),
         weight_cap=task.weight_cap,
         noise=task.noise,

@@ -2,7 +2,7 @@
 
 A client opened in a shard's sum loses rho; losses of several openings add up. What is promised, and against whom:
 
-- The neighbour of a federation is the same one with one client's update replaced by zeros, in every round: its whole
+- The neighbor of a federation is the same one with one client's update replaced by zeros, in every round: its whole
   data, not one sample. (Replaced by another update, the sensitivity doubles and rho is four times as large.)
 - It holds against whoever sees the opened sums, the server among them, and all that is computed from them: the model.
 - Noise of members who work with the server counts for nothing. The fewest honest members of a sum are what is left of

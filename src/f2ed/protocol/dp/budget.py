@@ -12,7 +12,7 @@ from typing import Annotated, final
 import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.deployment.state_store import locked, write_whole
+from f2ed.core.files import locked, write_atomic
 from f2ed.protocol.dp.accountant import epsilon
 
 __all__ = ["Budget"]
@@ -40,7 +40,7 @@ class Budget(msgspec.Struct, frozen=True):
         """Write the loss down, or refuse it; return the epsilon that all comes to."""
         with locked(self.path, "the ledger of this node's privacy", "f2ed-ledger"):
             rho, after = self._after(loss)
-            write_whole(self.path, msgspec.json.encode(_Spent(rho)))
+            write_atomic(self.path, msgspec.json.encode(_Spent(rho)))
         return after
 
     def _after(self, loss: float | None) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from f2ed.protocol.primitives.ring import WIDTHS, Ring, Width, Words, largest_bi
 from f2ed.protocol.quantization import clip_counters as counts
 from f2ed.protocol.quantization.clip_counters import Clipped
 
-__all__ = ["Decoded", "Encoding", "decode_mean", "encode", "quantise", "shorten"]
+__all__ = ["Decoded", "Encoding", "decode_mean", "encode", "quantize", "shorten"]
 
 Update = npt.NDArray[np.floating[Any]]
 Mean = npt.NDArray[np.float32]
@@ -38,11 +38,11 @@ _ATTEMPTS = 10
 
 @final
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How an update becomes integers. Both clips may be generous; `l2` is infinite where only `clip` shall bind."""
+    """How an update becomes integers. Both clips may be generous; an infinite `clip_norm` never binds."""
 
-    clip: Annotated[float, Meta(ge=1e-30, le=1e30)]
+    clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)]
     """The largest magnitude of a coordinate; it becomes the integer 2^(bits-1) - 1."""
-    l2: Annotated[float, Meta(gt=0)] = inf
+    clip_norm: Annotated[float, Meta(gt=0)] = inf
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     ring: Width | None = None
     """Bits of the sum; by default the smallest native word that cannot overflow. Bits to spare catch garbage."""
@@ -53,10 +53,12 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Hold values made in Python to the bounds that files are held to."""
-        if not 1e-30 <= self.clip <= 1e30:
-            raise ConfigError(f"a clip of {self.clip}; it must be positive and finite, about the largest coordinate")
-        if not self.l2 > 0:
-            raise ConfigError(f"an L2 clip of {self.l2}; it must be positive, or infinite to leave norms alone")
+        if not 1e-30 <= self.clip_value <= 1e30:
+            raise ConfigError(
+                f"a clip of {self.clip_value}; it must be positive and finite, about the largest coordinate"
+            )
+        if not self.clip_norm > 0:
+            raise ConfigError(f"an L2 clip of {self.clip_norm}; it must be positive, or infinite to leave norms alone")
         if not 2 <= self.bits <= 48:
             raise ConfigError(f"{self.bits} fixed-point bits; use from 2 to 48, of which 20 are plenty")
         if self.ring is not None and self.ring not in WIDTHS:
@@ -72,7 +74,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def unit(self) -> float:
         """What one step of the integers is worth."""
-        return self.clip / self.largest
+        return self.clip_value / self.largest
 
     @property
     def reach(self) -> int:
@@ -97,9 +99,9 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def sensitivity(self, coordinates: int) -> float:
         """Return the L2 norm, in steps, that no encoded update exceeds: what noise has to hide."""
-        if not isfinite(self.l2):
-            raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
-        return rounded_norm(self.l2 / self.unit, coordinates)
+        if not isfinite(self.clip_norm):
+            raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
+        return rounded_norm(self.clip_norm / self.unit, coordinates)
 
     def noisy(self, multiplier: float, *, coordinates: int, carriers: int) -> "Encoding":
         """Return the encoding with so much noise per client that `carriers` of them add up to the multiplier.
@@ -132,7 +134,7 @@ def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weig
     `weight` is the public weight as a part of its cap, so that a weighted update keeps the range of the others.
     """
     factor = shorten(update, encoding)
-    words, cut = quantise(update, factor, encoding, clients=clients, key=key, weight=weight)
+    words, cut = quantize(update, factor, encoding, clients=clients, key=key, weight=weight)
     if not encoding.deviation:
         counts.write(words[len(update) :], Clipped(cut, int(factor < 1)), encoding.bits)
         return words
@@ -141,7 +143,7 @@ def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weig
         if _norm(_signed(words)) <= longest:
             break
         again = derive(key, salt=b"", info=b"f2ed rounding %d" % attempt)
-        words, _ = quantise(update, factor, encoding, clients=clients, key=again, weight=weight)
+        words, _ = quantize(update, factor, encoding, clients=clients, key=again, weight=weight)
     else:
         raise ConfigError(f"an update that rounding makes longer than {longest:.6g} steps; use more fixed-point bits")
     stream = Keystream(derive(key, salt=b"", info=b"f2ed noise"))
@@ -154,17 +156,17 @@ def shorten(update: Update, encoding: Encoding) -> float:
     if update.ndim != 1 or not np.issubdtype(update.dtype, np.floating):
         raise ConfigError(f"an update of {update.dtype} and shape {update.shape}; flatten it to one vector of floats")
     peak = _peak(update)
-    if encoding.l2 == inf and isfinite(peak * peak * len(update)):
+    if encoding.clip_norm == inf and isfinite(peak * peak * len(update)):
         return 1.0
     norm = _norm(update)
     if not isfinite(norm):
         bad = len(update) - int(np.isfinite(update).sum())
         found = f"{bad} coordinates that are NaN or infinite" if bad else "a norm beyond the range of float64"
         raise ConfigError(f"an update with {found}; it would spoil the whole shard, so train again or leave it out")
-    return min(1.0, encoding.l2 / norm) if norm else 1.0
+    return min(1.0, encoding.clip_norm / norm) if norm else 1.0
 
 
-def quantise(
+def quantize(
     update: Update, factor: float, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0
 ) -> tuple[Words, int]:
     """Cut, scale and round factor · update; return the words, with room for the counts, and how many were cut.
@@ -222,13 +224,15 @@ def decode_mean(
     square = 0.0
     for start in range(0, coordinates, _BLOCK):
         block = signed[start : min(start + _BLOCK, coordinates)] * factor
-        if encoding.l2 < inf:
+        if encoding.clip_norm < inf:
             square += _square(block)
         mean[start : start + len(block)] = block
     # Rounding moves every term by less than one step; noise has about √d times its deviation.
-    longest = encoding.l2 + sqrt(coordinates) * factor * survivors + factor * noise * (sqrt(coordinates) + TAILS)
+    longest = encoding.clip_norm + sqrt(coordinates) * factor * survivors + factor * noise * (sqrt(coordinates) + TAILS)
     if sqrt(square) > longest * (1 + 1e-9):
-        raise PeerError(f"a mean of norm {sqrt(square):.6g}; updates clipped to {encoding.l2:g} reach {longest:.6g}")
+        raise PeerError(
+            f"a mean of norm {sqrt(square):.6g}; updates clipped to {encoding.clip_norm:g} reach {longest:.6g}"
+        )
     if encoding.deviation:
         if signed[coordinates:].any():
             raise PeerError("clipped coordinates were counted in a sum with noise; honest clients count none there")

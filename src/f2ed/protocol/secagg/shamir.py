@@ -13,7 +13,7 @@ from operator import mul
 
 from f2ed.core.errors import ConfigError, PeerError
 
-__all__ = ["PRIME", "SHARE_BYTES", "coefficients_from", "combine", "deal"]
+__all__ = ["PRIME", "SHARE_BYTES", "coefficients_from", "combine", "split"]
 
 PRIME = 2**256 + 297
 """The least prime above 2^256: every secret of 32 bytes is an element."""
@@ -22,7 +22,7 @@ SHARE_BYTES = 33
 _STRETCH = 64
 
 
-def deal(secret: int, coefficients: Sequence[int], count: int, *, modulus: int = PRIME) -> list[int]:
+def split(secret: int, coefficients: Sequence[int], count: int, *, modulus: int = PRIME) -> list[int]:
     """Return the shares of secret + c₁x + c₂x² + … at x = 1 … count.
 
     One more share than there are coefficients rebuilds the secret. The coefficients must be random and secret;

@@ -52,8 +52,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """Words in the vector that is added."""
     ring: Width
     bits: Annotated[int, Meta(ge=2, le=48)]
-    clip: Annotated[float, Meta(ge=1e-30, le=1e30)]
-    l2: Annotated[float, Meta(gt=0)]
+    clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)]
+    clip_norm: Annotated[float, Meta(gt=0)]
     weights: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=MOST_MEMBERS)] = ()
     """One public weight per member, or none at all for equal weights."""
     weight_cap: Annotated[int, Meta(ge=1, le=2**40)] = 1
@@ -110,8 +110,8 @@ def _check_noise(terms: Terms) -> None:
         if terms.carriers != 1:
             raise ConfigError(f"{terms.carriers} members to carry noise, and no noise; leave it at 1")
         return
-    if not isfinite(terms.l2):
-        raise ConfigError("noise without an L2 clip; set l2 to about the norm of an honest update")
+    if not isfinite(terms.clip_norm):
+        raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
     honest = len(terms.members) if terms.mode == "clear" else terms.survivors - terms.colluders
     if terms.carriers > honest:
         raise ConfigError(
@@ -172,7 +172,7 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
         unsigned(terms.round),
         *map(unsigned, (terms.threshold, terms.survivors, terms.colluders, terms.consistent)),
         *map(unsigned, (terms.length, terms.ring, terms.bits)),
-        struct.pack(">dd", terms.clip, terms.l2),
+        struct.pack(">dd", terms.clip_value, terms.clip_norm),
         unsigned(terms.weight_cap),
         unsigned(len(terms.weights)),
         *map(unsigned, terms.weights),

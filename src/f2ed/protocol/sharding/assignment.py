@@ -13,24 +13,24 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.sharding.shuffle import shuffled
 
-__all__ = ["ClientId", "Dealing", "Plan", "deal", "roster_hash"]
+__all__ = ["AssignShards", "Assignment", "ClientId", "assign_shards", "roster_hash"]
 
 ClientId = int
 """An unsigned number of 64 bits: Flower's node ids, or 0 … n - 1 in a simulation."""
 
 
-class Dealing(Protocol):
+class AssignShards(Protocol):
     """A way to deal: `deal`, or that of a schedule which keeps some clients together."""
 
     def __call__(
         self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
-    ) -> "Plan":
+    ) -> "Assignment":
         """Deal the clients of a roster for one epoch."""
         ...
 
 
 @final
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """The deal of one epoch; the members of a shard are in ascending order."""
 
     shards: tuple[tuple[ClientId, ...], ...]
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         epoch: int,
         seed: bytes,
         smallest: int = 1,
-        dealing: Dealing | None = None,
+        dealing: AssignShards | None = None,
     ) -> None:
         """Refuse any deal but the one that follows from what the client knows by itself.
 
@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """
         if (fewest := min(map(len, self.shards), default=0)) < smallest:
             raise Refusal(f"a shard of {fewest} members, fewer than the {smallest} this client will hide among")
-        mine = (dealing or deal)(roster, shards=shards, epoch=epoch, seed=seed)
+        mine = (dealing or assign_shards)(roster, shards=shards, epoch=epoch, seed=seed)
         for what, found, wanted in (
             ("roster", self.roster.hex(), mine.roster.hex()),
             ("epoch", self.epoch, mine.epoch),
@@ -80,7 +80,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def deal(roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1) -> Plan:
+def assign_shards(
+    roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+) -> Assignment:
     """Deal the clients at random into shards whose sizes differ by at most one, the larger ones first.
 
     The roster gives each client's identity key (empty bytes where a simulation has none). No shard may have
@@ -92,7 +94,7 @@ def deal(roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: byt
     # Deal positions, not ids: Flower's 64-bit ids do not survive a trip through an array.
     ids = sorted(roster)
     order = [ids[position] for position in shuffled(len(ids), hashlib.sha256(key).digest())]
-    return Plan(shards=_cut(order, shards), epoch=epoch, seed=seed, roster=digest)
+    return Assignment(shards=_cut(order, shards), epoch=epoch, seed=seed, roster=digest)
 
 
 def roster_hash(roster: Mapping[ClientId, bytes]) -> bytes:

@@ -11,7 +11,7 @@ from typing import Annotated, final
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.sharding.assignment import ClientId, Plan, deal
+from f2ed.protocol.sharding.assignment import Assignment, ClientId, assign_shards
 
 __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 
@@ -21,11 +21,11 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 class _Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A schedule under which every new deal is of all clients, one by one."""
 
-    def deal(
+    def assign(
         self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
-    ) -> Plan:
+    ) -> Assignment:
         """Deal the clients for an epoch."""
-        return deal(roster, shards=shards, epoch=epoch, seed=seed, smallest=smallest)
+        return assign_shards(roster, shards=shards, epoch=epoch, seed=seed, smallest=smallest)
 
     def fewest(self, clients: int, shards: int) -> int:
         """Return the members of the smallest shard."""
@@ -76,22 +76,22 @@ class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batc
         """Return the epoch of a round."""
         return round // self.k
 
-    def deal(
+    def assign(
         self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
-    ) -> Plan:
+    ) -> Assignment:
         """Deal the clients into batches, the same in every epoch, and the batches into shards, anew in each.
 
         Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
         """
         batches = self._count(len(roster), shards)
-        together = deal(roster, shards=batches, epoch=0, seed=b"batches" + seed)
-        dealt = deal(dict.fromkeys(range(batches), together.roster), shards=shards, epoch=epoch, seed=seed)
+        together = assign_shards(roster, shards=batches, epoch=0, seed=b"batches" + seed)
+        dealt = assign_shards(dict.fromkeys(range(batches), together.roster), shards=shards, epoch=epoch, seed=seed)
         members = tuple(
             tuple(sorted(client for batch in shard for client in together.shards[batch])) for shard in dealt.shards
         )
         if (fewest := min(map(len, members))) < smallest:
             raise ConfigError(f"a shard of {fewest} members, fewer than {smallest}; use fewer shards")
-        return Plan(shards=members, epoch=epoch, seed=seed, roster=together.roster)
+        return Assignment(shards=members, epoch=epoch, seed=seed, roster=together.roster)
 
     def fewest(self, clients: int, shards: int) -> int:
         """Return a number of members that no shard falls below."""

@@ -33,6 +33,6 @@ def _words(key: bytes) -> Iterator[int]:
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """Draw from 0 … bound - 1; words from the last, incomplete run of `bound` are skipped, as they would favour 0."""
+    """Draw from 0 … bound - 1; words from the last, incomplete run of `bound` are skipped, as they would favor 0."""
     fair = _WORD - _WORD % bound
     return next(word for word in words if word < fair) % bound

@@ -137,7 +137,7 @@
     && !off.estimators.has(arm.estimator) && !off.attacks.has(arm.attack);
   const shown = () => arms().filter(chosen);
   const done = (rounds) => rounds.map((round) => round + 1);
-  const clear = (colour, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)).join(",")},${alpha})`;
+  const clear = (color, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16)).join(",")},${alpha})`;
   const roundAxis = { title: { text: "rounds completed", standoff: 6 }, rangemode: "tozero", nticks: 8 };
   const shareAxis = (text) => ({ title: { text, standoff: 6 }, range: [-0.02, 1.02], tickformat: ".0%" });
 
@@ -165,14 +165,14 @@
 
   function lines(arm, curve) {
     const x = done(curve.rounds);
-    const colour = arm.colour;
+    const color = arm.color;
     const mean = {
       x, y: curve.mean, name: arm.estimator, mode: x.length <= 40 ? "lines+markers" : "lines", marker: { size: 4 },
-      line: { color: colour, dash: arm.dash, width: 2 }, hovertemplate: "%{fullData.name}: %{y:.1%} after %{x} rounds<extra></extra>",
+      line: { color: color, dash: arm.dash, width: 2 }, hovertemplate: "%{fullData.name}: %{y:.1%} after %{x} rounds<extra></extra>",
     };
     if (arm.runs.length < 2) return [mean];
     const edge = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", name: `${arm.estimator} spread` };
-    return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: clear(colour, 0.15) }, mean];
+    return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: clear(color, 0.15) }, mean];
   }
 
   function curveTable(members, measure) {
@@ -388,7 +388,7 @@
     svg.setAttribute("aria-hidden", "true");
     svg.setAttribute("viewBox", "0 0 26 11");
     svg.innerHTML = '<line x1="0" y1="5.5" x2="26" y2="5.5" stroke-width="3"/>';
-    svg.firstChild.setAttribute("stroke", arm.colour);
+    svg.firstChild.setAttribute("stroke", arm.color);
     svg.firstChild.setAttribute("stroke-dasharray", dashes[arm.dash]);
     return svg;
   }
@@ -478,7 +478,7 @@
     root.dataset.theme = now;
     root.style.colorScheme = now;
     byId("theme").textContent = now === "dark" ? "Light" : "Dark";
-    byId("theme").setAttribute("aria-label", `Switch to ${now === "dark" ? "light" : "dark"} colours`);
+    byId("theme").setAttribute("aria-label", `Switch to ${now === "dark" ? "light" : "dark"} colors`);
     byId("theme").removeAttribute("aria-pressed");
     for (const figure of figures.values()) {
       figure.dirty = true;

@@ -1,4 +1,4 @@
-"""Write the transcript vectors of the secure aggregation: `python tests/vectors/generate.py`.
+"""Write the transcript vectors of the secure aggregation: `python -m tests.protocol.secagg.vectors.generate`.
 
 `secagg_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply, and the sum.
 `secagg_bad.json` holds single messages that must be refused, with what the refusal must say: to a client in a given
@@ -6,17 +6,13 @@ state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy
 """
 
 import json
-import sys
 from pathlib import Path
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "secagg"))
-
-from f2ed.protocol.primitives.crypto import sign  # noqa: E402
-from f2ed.protocol.secagg import keys  # noqa: E402
+from f2ed.protocol.primitives.crypto import sign
+from f2ed.protocol.secagg import keys
 from f2ed.protocol.secagg.messages import (
     Advertisement,
     Alive,
@@ -31,8 +27,10 @@ from f2ed.protocol.secagg.messages import (
     read_request,
     write,
 )
-from f2ed.protocol.secagg.terms import bind  # noqa: E402
-from tests.protocol.secagg.shard_driver import MODEL, Shard, secret  # noqa: E402
+from f2ed.protocol.secagg.terms import bind
+from tests.protocol.secagg.shard_driver import MODEL, Shard, secret
+
+HERE = Path(__file__).parent
 
 GOOD = {
     "all-or-nothing, four members": {"size": 4, "mode": "all-or-nothing"},

@@ -193,7 +193,7 @@ def _cut(phase: Advertised, secret: bytes, entropy: bytes, info: bytes) -> list[
     stream = bytearray(length)
     Keystream(derive(entropy, salt=phase.context, info=info)).fill(memoryview(stream))
     coefficients = shamir.coefficients_from(bytes(stream), terms.threshold - 1)
-    shares = shamir.deal(int.from_bytes(secret, "big"), coefficients, len(terms.members))
+    shares = shamir.split(int.from_bytes(secret, "big"), coefficients, len(terms.members))
     return [each.to_bytes(shamir.SHARE_BYTES, "big") for each in shares]
 
 
