@@ -50,7 +50,7 @@ READING = """## How to read it
 
 - **FilterL2** is ours: exact, and without a scale to set. **FilterL2 (paper)** is the authors': each tensor in sections
   of 1,000 coordinates, sigma = 1e-6, eta = 20, and an epsilon that is not scaled to the shards.
-- An attack marked **(released)** is what the code released with the paper runs, where its numbers come from; one without
+- An attack marked **(released)** is what the code released with the paper runs, the source of its numbers; one without
   the mark is as its inventors define it. The authors' MRA replaces no model: nothing is scaled up, the trigger is a
   faint gray square on MNIST and black on black on most of Fashion-MNIST, and images of the target class count as
   successes, so that one in ten is the floor. Their MPA has no benign reference and shows its ten images with rows and

@@ -110,7 +110,7 @@ def within(rule: str, contamination: float, n: int, largest: int, needs: str) ->
     if asked > largest:
         what = f"f = {largest}, contamination = {largest / n:.3g}" if largest >= 0 else "none: there are too few rows"
         raise ConfigError(
-            f"{rule} tolerates f of n rows only if {needs}; contamination = {contamination:g} of {n} rows is f = {asked}; "
+            f"{rule} tolerates f of n rows only if {needs}; contamination = {contamination:g} of {n} is f = {asked}; "
             f"the largest that works is {what}"
         )
     return asked

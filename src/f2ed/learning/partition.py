@@ -87,8 +87,7 @@ class Pathological(Partitioner, frozen=True, tag="pathological"):
 
 
 class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
-    """The first client has the first `classes_per_client` labels, the second those from the second on,
-    and so on in a circle.
+    """Client i has the `classes_per_client` classes from the i-th on, in a circle.
 
     All who have a label have as many samples of it, and fewer than one for each of them are left over; so clients with
     frequent labels have more samples than others.
