@@ -19,6 +19,10 @@ class ALIE(Attack, frozen=True, tag="alie"):
     code fixes 1.5. The inventors' clients know their own updates alone: knowledge = "partial".
     """
 
+    title = "A little is enough"
+    family = "untargeted"
+    paper = "Baruch et al., NeurIPS 2019"
+
     z: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
 
     def craft(self, scene: Scene) -> Array:

@@ -10,7 +10,7 @@ want the model to say (`goal`). A simulation asks for all three without knowing 
     goal.success(predictions)                where there is a goal
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -21,15 +21,24 @@ from f2ed.attacks._common.training import Crew
 from f2ed.attacks._common.view import Knowledge, View
 from f2ed.core.arrays import Array, as_matrix, namespace
 
-__all__ = ["Attack", "Positive", "Variant"]
+__all__ = ["Attack", "Family", "Positive", "Variant"]
 
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
+Family = Literal["untargeted", "targeted", "backdoor", "adaptive"]
 Variant = Literal["original", "released"]
 """As the attack's inventors defined it, or as the code released with F2ED-Learning runs it."""
 
 
 class Attack(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
     """What the malicious clients of a simulation do: a frozen value whose fields are its settings."""
+
+    title: ClassVar[str]
+    """What tables and figures call it."""
+    family: ClassVar[Family]
+    paper: ClassVar[str]
+    """Who proposed it, and when; "after" where it follows the idea rather than the paper's definition."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names of its kind: the abbreviations of the paper."""
 
     knowledge: Knowledge = "full"
     shard_aware: bool = False

@@ -31,6 +31,10 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
     bar alone, since the whole trigger is never painted in their code.
     """
 
+    title = "Distributed backdoor"
+    family = "backdoor"
+    paper = "Xie et al., ICLR 2020"
+
     trigger: Bars = Bars()
     rounds: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=_KINDS)] | None = None
     variant: Variant = "original"

@@ -21,6 +21,10 @@ class Edge(Attack, frozen=True, tag="edge"):
     sticks out most, and the bound is just below the honest rows' own largest variance, so that they go first.
     """
 
+    title = "Filter edge"
+    family = "adaptive"
+    paper = "after Choudhary et al., IEEE S&P 2024"
+
     direction: Direction = "mean"
     shard_aware: bool = True
 

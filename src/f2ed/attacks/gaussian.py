@@ -15,6 +15,10 @@ __all__ = ["Gaussian"]
 class Gaussian(Attack, frozen=True, tag="gaussian"):
     """Send independent normal numbers of this `mean` and standard deviation `std`."""
 
+    title = "Gaussian noise"
+    family = "untargeted"
+    paper = "Blanchard et al., NeurIPS 2017"
+
     mean: float = 0.0
     std: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
 

@@ -25,6 +25,10 @@ class HIDRA(Attack, frozen=True, tag="hidra"):
     `slack` is the factor over tau at which the filter stops, √20 in the authors' code.
     """
 
+    title = "HIDRA"
+    family = "adaptive"
+    paper = "Choudhary et al., IEEE S&P 2024"
+
     sections: Annotated[int, msgspec.Meta(ge=1)] | Literal["whole"] | None = 1000
     tau: Positive | None = None
     slack: Annotated[float, msgspec.Meta(gt=1.0)] = 20**0.5

@@ -14,6 +14,10 @@ class IPM(Attack, frozen=True, tag="ipm"):
     authors' variant divides the honest sum by the number of all rows, which is a scale of 1 - ε.
     """
 
+    title = "Inner-product manipulation"
+    family = "untargeted"
+    paper = "Xie, Koyejo and Gupta, UAI 2019"
+
     scale: Positive = 0.1
     variant: Variant = "original"
 

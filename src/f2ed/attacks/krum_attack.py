@@ -34,6 +34,11 @@ class KA(Attack, frozen=True, tag="krum-attack"):
     row and adds up plain distances, and sends the result of the search even if it failed.
     """
 
+    title = "Krum attack"
+    family = "untargeted"
+    paper = "Fang et al., USENIX Security 2020"
+    aliases = ("ka",)
+
     threshold: Positive = 1e-5
     variant: Variant = "original"
 

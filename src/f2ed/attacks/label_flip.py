@@ -19,6 +19,10 @@ Label = Annotated[int, msgspec.Meta(ge=0)]
 class LabelFlip(Attack, frozen=True, tag="label-flip"):
     """Train on data whose labels y are turned into classes - 1 - y; or only `source` into `target`."""
 
+    title = "Label flip"
+    family = "untargeted"
+    paper = "Tolpegin et al., ESORICS 2020"
+
     source: Label | None = None
     target: Label | None = None
     knowledge: Knowledge = "partial"

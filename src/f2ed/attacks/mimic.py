@@ -20,6 +20,10 @@ class Mimic(Attack, frozen=True, tag="mimic"):
     round. The inventors choose it once, after a round of warm-up: name a `client` to hold to one.
     """
 
+    title = "Mimic"
+    family = "untargeted"
+    paper = "Karimireddy, He and Jaggi, ICLR 2022"
+
     client: ClientId | None = None
 
     def __post_init__(self) -> None:

@@ -41,6 +41,10 @@ class _Farthest(Attack, frozen=True):
 class MinMax(_Farthest, frozen=True, tag="min-max"):
     """Be no farther from any honest row than the two honest rows farthest apart."""
 
+    title = "Min-max"
+    family = "untargeted"
+    paper = "Shejwalkar and Houmansadr, NDSS 2021"
+
     def gamma(self, square: float, slopes: Vector, from_mean: Vector, squares: Vector) -> float:
         """Solve for every honest row; the nearest bound counts."""
         return float(_root(square, slopes, from_mean - squares.max()).min())
@@ -51,6 +55,10 @@ class MinSum(_Farthest, frozen=True, tag="min-sum"):
 
     The paper bounds by the largest such sum; the released code by the smallest (`bound = "min"`).
     """
+
+    title = "Min-sum"
+    family = "untargeted"
+    paper = "Shejwalkar and Houmansadr, NDSS 2021"
 
     bound: Literal["max", "min"] = "max"
 

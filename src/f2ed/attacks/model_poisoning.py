@@ -38,6 +38,11 @@ class MPA(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
     by 2; and these images are shown with rows and columns exchanged.
     """
 
+    title = "Model poisoning"
+    family = "targeted"
+    paper = "Bhagoji et al., ICML 2019"
+    aliases = ("mpa",)
+
     knowledge: Knowledge = "partial"
     strategy: Literal["alternate", "explicit"] = "alternate"
     images: Count = 10

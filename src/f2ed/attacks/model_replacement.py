@@ -25,6 +25,11 @@ class MRA(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
     visible on MNIST and mostly black on black on Fashion-MNIST.
     """
 
+    title = "Model replacement"
+    family = "backdoor"
+    paper = "Bagdasaryan et al., AISTATS 2020"
+    aliases = ("mra",)
+
     trigger: Square = Square()
     boost: Boost = "replacement"
     alpha: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0

@@ -23,6 +23,10 @@ class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
     the update before any boost.
     """
 
+    title = "Neurotoxin"
+    family = "backdoor"
+    paper = "Zhang et al., ICML 2022"
+
     trigger: Square = Square()
     ratio: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
     radius: Positive | None = None

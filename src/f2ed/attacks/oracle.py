@@ -27,6 +27,10 @@ class Oracle(Attack, frozen=True, tag="oracle"):
     With partial knowledge its own updates, repeated, stand in for the honest rows.
     """
 
+    title = "Oracle"
+    family = "adaptive"
+    paper = "after Shejwalkar and Houmansadr, NDSS 2021"
+
     direction: Direction = "mean"
     points: Annotated[int, msgspec.Meta(ge=2)] = 16
     shard_aware: bool = True

@@ -10,6 +10,10 @@ __all__ = ["SignFlip"]
 class SignFlip(Attack, frozen=True, tag="sign-flip"):
     """Send one's own update turned round, times `scale`."""
 
+    title = "Sign flip"
+    family = "untargeted"
+    paper = "Li et al., AAAI 2019"
+
     scale: Positive = 1.0
 
     def craft(self, scene: Scene) -> Array:

@@ -22,6 +22,11 @@ class TMA(Attack, frozen=True, tag="trimmed-mean-attack"):
     for all malicious clients.
     """
 
+    title = "Trimmed-mean attack"
+    family = "untargeted"
+    paper = "Fang et al., USENIX Security 2020"
+    aliases = ("tma",)
+
     b: Annotated[float, msgspec.Meta(ge=1.0)] | None = None
     space: Literal["updates", "weights"] | None = None
     variant: Variant = "original"

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -14,10 +14,11 @@ from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
 
-__all__ = ["Estimate", "Estimator", "Fraction", "Weights", "within", "withstood"]
+__all__ = ["Estimate", "Estimator", "Family", "Fraction", "Weights", "within", "withstood"]
 
 Weights = npt.NDArray[np.float64]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, lt=0.5)]
+Family = Literal["baseline", "coordinate-wise", "distance-based", "spectral", "pre-aggregation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,12 @@ class Estimate:
 
 class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A robust mean of the rows of a matrix: a frozen value whose fields are its settings."""
+
+    title: ClassVar[str]
+    """What tables and figures call it."""
+    family: ClassVar[Family]
+    paper: ClassVar[str]
+    """Who proposed it, and when."""
 
     def __call__(
         self,

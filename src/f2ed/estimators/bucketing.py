@@ -19,6 +19,10 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
     The inner rule sees buckets, so its `contamination` is a fraction of those: one malicious row spoils one.
     """
 
+    title = "Bucketing"
+    family = "pre-aggregation"
+    paper = "Karimireddy, He and Jaggi, ICLR 2022"
+
     size: Annotated[int, msgspec.Meta(ge=1)]
     inner: "registry.AnyEstimator"
 

@@ -22,6 +22,10 @@ class Bulyan(Estimator, frozen=True, tag="bulyan"):
     Only Krum does so without a pass over the data for each row.
     """
 
+    title = "Bulyan"
+    family = "distance-based"
+    paper = "El Mhamdi et al., ICML 2018"
+
     contamination: Fraction
     inner: Krum | TrimmedMean | Median | None = None
 

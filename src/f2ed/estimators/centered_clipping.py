@@ -18,6 +18,10 @@ class CenteredClipping(Estimator, frozen=True, tag="centered-clipping"):
     weights tell how much of each row was let through. One direct pass per iteration, no Gram matrix.
     """
 
+    title = "Centered clipping"
+    family = "distance-based"
+    paper = "Karimireddy, He and Jaggi, ICML 2021"
+
     radius: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
     iterations: Annotated[int, msgspec.Meta(ge=1)] = 1
 

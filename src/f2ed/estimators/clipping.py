@@ -16,6 +16,10 @@ __all__ = ["ARC", "Clipping"]
 class Clipping(Estimator, frozen=True, tag="clipping"):
     """Shorten every row longer than `radius` to that length, before the inner rule."""
 
+    title = "Clipping"
+    family = "pre-aggregation"
+    paper = "Sun et al., 2019"
+
     radius: Annotated[float, msgspec.Meta(gt=0.0)]
     inner: "registry.AnyEstimator"
 
@@ -26,6 +30,10 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
 
 class ARC(Estimator, frozen=True, tag="arc"):
     """Shorten the floor(2 f (n - f) / n) longest rows to the length of the longest that is left alone."""
+
+    title = "ARC"
+    family = "pre-aggregation"
+    paper = "Allouah et al., 2025"
 
     contamination: Fraction
     inner: "registry.AnyEstimator"

@@ -22,6 +22,10 @@ class DnC(Estimator, frozen=True, tag="dnc"):
     times; the rows that no draw has dropped are averaged. The nearest relative of FilterL2 in use.
     """
 
+    title = "DnC"
+    family = "spectral"
+    paper = "Shejwalkar and Houmansadr, NDSS 2021"
+
     contamination: Fraction
     draws: Count = 5
     coordinates: Count = 10_000

@@ -29,6 +29,10 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
     cut into sections.
     """
 
+    title = "FilterL2"
+    family = "spectral"
+    paper = "Steinhardt, 2018; Wang et al., 2021"
+
     contamination: Fraction
     sigma: Positive | None = None
     eta: Positive = 20.0

@@ -17,6 +17,10 @@ _NEAREST = 1e-6  # of the typical distance: nearer rows count as being at this d
 class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
     """Answer the point whose distances to all rows have the smallest sum, to convergence."""
 
+    title = "Geometric median"
+    family = "distance-based"
+    paper = "Pillutla et al., 2019"
+
     iterations: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:

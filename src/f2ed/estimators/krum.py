@@ -17,6 +17,10 @@ __all__ = ["Krum", "MultiKrum", "feared_by_krum", "krum_scores"]
 class Krum(GramRule, frozen=True, tag="krum"):
     """Answer the one row whose nearest n - f - 2 others are nearest to it, in squared distance."""
 
+    title = "Krum"
+    family = "distance-based"
+    paper = "Blanchard et al., NeurIPS 2017"
+
     contamination: Fraction
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
@@ -27,6 +31,10 @@ class Krum(GramRule, frozen=True, tag="krum"):
 
 class MultiKrum(GramRule, frozen=True, tag="multi-krum"):
     """Average the `keep` rows with the smallest Krum scores; by default all but f."""
+
+    title = "Multi-Krum"
+    family = "distance-based"
+    paper = "Blanchard et al., NeurIPS 2017"
 
     contamination: Fraction
     keep: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -22,6 +22,10 @@ class MDA(GramRule, frozen=True, tag="mda"):
     cover every pair farther apart than δ, and a cover of f rows is found in at most 2^f steps.
     """
 
+    title = "MDA"
+    family = "distance-based"
+    paper = "El Mhamdi et al., ICML 2018; Rousseeuw, 1985"
+
     contamination: Fraction
 
     def weigh(self, gram: Matrix) -> Verdict:

@@ -10,6 +10,10 @@ __all__ = ["MeaMed"]
 class MeaMed(Estimator, frozen=True, tag="mea-med"):
     """Average, in each coordinate, all but the `contamination` values farthest from the median."""
 
+    title = "Mean around median"
+    family = "coordinate-wise"
+    paper = "Xie, Koyejo and Gupta, 2018"
+
     contamination: Fraction
 
     def estimate(self, rows: Rows) -> Estimate:

@@ -11,6 +11,10 @@ __all__ = ["Mean"]
 class Mean(Estimator, frozen=True, tag="mean"):
     """Average all rows; one malicious row can move the answer anywhere."""
 
+    title = "Mean"
+    family = "baseline"
+    paper = "McMahan et al., AISTATS 2017"
+
     def estimate(self, rows: Rows) -> Estimate:
         """Give every row the same weight."""
         weights = np.full(rows.n, 1 / rows.n)

@@ -10,6 +10,10 @@ __all__ = ["Median"]
 class Median(Estimator, frozen=True, tag="median"):
     """Take the middle value of each coordinate; of two middles, their mean."""
 
+    title = "Median"
+    family = "coordinate-wise"
+    paper = "Yin et al., ICML 2018"
+
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column."""
         return Estimate(rows.fill(lambda block: columns.median(columns.sort(block))))

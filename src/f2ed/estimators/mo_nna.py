@@ -16,6 +16,10 @@ __all__ = ["MoNNA"]
 class MoNNA(Estimator, frozen=True, tag="mo-nna"):
     """Average the n - f rows nearest a row that is known to be honest: the server's own, or a peer's."""
 
+    title = "MoNNA"
+    family = "distance-based"
+    paper = "Farhadkhani et al., ICML 2023"
+
     contamination: Fraction
     trusted: Annotated[int, msgspec.Meta(ge=0)] = 0
 

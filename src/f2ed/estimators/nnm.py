@@ -14,6 +14,10 @@ __all__ = ["NNM"]
 class NNM(Estimator, frozen=True, tag="nnm"):
     """Replace each row by the mean of its n - f nearest rows, itself among them, before the inner rule."""
 
+    title = "NNM"
+    family = "pre-aggregation"
+    paper = "Allouah et al., AISTATS 2023"
+
     contamination: Fraction
     inner: "registry.AnyEstimator"
 

@@ -23,6 +23,10 @@ class NoRegret(GramRule, frozen=True, tag="no-regret"):
     variance is answered, or, with `sigma`, the first whose variance is at most eta sigma².
     """
 
+    title = "No-regret filter"
+    family = "spectral"
+    paper = "Wang et al., arXiv 2205.11765, 2022"
+
     contamination: Fraction
     sigma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
     eta: Annotated[float, msgspec.Meta(gt=0.0)] = 20.0

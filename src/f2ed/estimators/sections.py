@@ -22,6 +22,10 @@ class Sections(Estimator, frozen=True, tag="sections"):
     the seams. It is here to reproduce the paper. Weights are averaged over the coordinates.
     """
 
+    title = "Sections"
+    family = "pre-aggregation"
+    paper = "Wang et al., 2021"
+
     inner: "registry.AnyEstimator"
     size: Annotated[int, msgspec.Meta(ge=1)] | None = 1000
     per_tensor: bool = False

@@ -25,6 +25,10 @@ class SMEA(GramRule, frozen=True, tag="smea"):
     a direction more. Refuses more than five million sets.
     """
 
+    title = "SMEA"
+    family = "spectral"
+    paper = "Allouah et al., ICML 2023"
+
     contamination: Fraction
 
     def weigh(self, gram: Matrix) -> Verdict:

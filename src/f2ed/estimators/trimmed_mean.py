@@ -11,6 +11,10 @@ __all__ = ["TrimmedMean"]
 class TrimmedMean(Estimator, frozen=True, tag="trimmed-mean"):
     """Drop the `contamination` smallest and the `contamination` largest values of each coordinate, then average."""
 
+    title = "Trimmed mean"
+    family = "coordinate-wise"
+    paper = "Yin et al., ICML 2018"
+
     contamination: Fraction
 
     def estimate(self, rows: Rows) -> Estimate:
