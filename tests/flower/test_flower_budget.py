@@ -28,7 +28,7 @@ def federation(tmp_path):
     roster, settings = real_roster(tmp_path, 6, shards=2, min_crowd=3)
 
     def make(run_id=7, *, more=None, **app):
-        given = {"f2ed-epsilon": TWO_ROUNDS, "f2ed-delta": DELTA} if more is None else more
+        given = {"f2ed-dp-epsilon": TWO_ROUNDS, "f2ed-delta": DELTA} if more is None else more
         nodes = [Node(client, user_app(**app), settings[client] | given) for client in range(6)]
         return FakeGrid(nodes, run_id), nodes, roster
 
@@ -149,7 +149,7 @@ def test_without_noise_a_node_with_a_budget_sends_nothing(federation, tmp_path):
 
 def test_a_ledger_may_lie_elsewhere(federation, tmp_path):
     ledger = tmp_path / "kept" / "ours.json"
-    grid, _, roster = federation(more={"f2ed-epsilon": 100.0, "f2ed-ledger": str(ledger)})
+    grid, _, roster = federation(more={"f2ed-dp-epsilon": 100.0, "f2ed-ledger": str(ledger)})
     served(grid, roster, 1)
     # All six share it here, and each adds its own.
     assert msgspec.json.decode(ledger.read_bytes())["rho"] == pytest.approx(6 * ROUND)
@@ -158,12 +158,12 @@ def test_a_ledger_may_lie_elsewhere(federation, tmp_path):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"f2ed-epsilon": "much"}, "f2ed-epsilon is 'much'"),
-        ({"f2ed-epsilon": -1.0}, "f2ed-epsilon is -1.0"),
-        ({"f2ed-epsilon": 8.0, "f2ed-delta": 1.0}, "f2ed-delta is 1.0"),
-        ({"f2ed-delta": 1e-5}, "f2ed-delta stands in the --node-config without f2ed-epsilon"),
-        ({"f2ed-ledger": "spent.json"}, "f2ed-ledger stands in the --node-config without f2ed-epsilon"),
-        ({"f2ed-epsilon": 8.0, "f2ed-delta": 0.0}, "a delta of 0"),
+        ({"f2ed-dp-epsilon": "much"}, "f2ed-dp-epsilon is 'much'"),
+        ({"f2ed-dp-epsilon": -1.0}, "f2ed-dp-epsilon is -1.0"),
+        ({"f2ed-dp-epsilon": 8.0, "f2ed-delta": 1.0}, "f2ed-delta is 1.0"),
+        ({"f2ed-delta": 1e-5}, "f2ed-delta stands in the --node-config without f2ed-dp-epsilon"),
+        ({"f2ed-ledger": "spent.json"}, "f2ed-ledger stands in the --node-config without f2ed-dp-epsilon"),
+        ({"f2ed-dp-epsilon": 8.0, "f2ed-delta": 0.0}, "a delta of 0"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_refused(federation, caplog, more, why):

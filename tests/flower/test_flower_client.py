@@ -8,10 +8,9 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from f2ed import Encoding, Mean, PeerError
-from f2ed.deployment import identity
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.roster import read_roster, write_roster
-from f2ed.flower import F2ed
+from f2ed.flower import F2ed, context
 from f2ed.flower.arrays import fingerprint
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
@@ -173,10 +172,10 @@ def test_a_deployed_node_does_not_fall_back_to_a_test_roster(shard):
 
 
 def test_a_simulation_has_a_test_roster_and_says_so(monkeypatch, caplog):
-    monkeypatch.setattr(identity, "_simulated", lambda: True)
-    context = Context(1, 2, {"partition-id": 3}, RecordDict(), {"f2ed-roster": "test:8/2"})
+    monkeypatch.setattr(context, "_in_simulation", lambda: True)
+    given = Context(1, 2, {"partition-id": 3}, RecordDict(), {"f2ed-roster": "test:8/2"})
     with caplog.at_level("WARNING", logger="flwr"):
-        me = identity.identity(context)
+        me = context.identity_of(given)
     assert me.id == 3
     assert me.test
     assert "TEST ROSTER" in caplog.text

@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+import sys
 from itertools import islice
 
 import pytest
@@ -42,3 +43,15 @@ def test_a_node_is_replaced_only_while_there_are_spare_keys(tmp_path):
     deployment = Deployment(tmp_path, nodes=3, shards=1, min_crowd=3)
     with pytest.raises(ConfigError, match="no spare key is left"):
         deployment.replace_node(0)
+
+
+@pytest.mark.parametrize("name", ["f2ed.deployment", "f2ed.flower"])
+def test_what_f2ed_logs_is_shown_once_where_flower_shows_its_own(name):
+    code = f"""
+import logging, warnings
+warnings.simplefilter("ignore")
+import f2ed.flower, flwr.supercore.logger
+logging.getLogger({name!r}).info("f2ed: a message")
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (shown.stdout + shown.stderr).count("f2ed: a message") == 1

@@ -9,10 +9,9 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from f2ed import ConfigError, Encoding, FilterL2, Mean, Noise
 from f2ed.core.randomness import stream
-from f2ed.deployment import identity
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import signed, write_roster
-from f2ed.flower import F2ed
+from f2ed.flower import F2ed, context
 from f2ed.flower.wire import reply_bytes, reply_content
 from f2ed.guarantees import exposure
 from f2ed.protocol.aggregation import Task, shard_means
@@ -27,7 +26,7 @@ MODES = ["all-or-nothing", "dropout-tolerant"]
 
 @pytest.fixture
 def simulated(monkeypatch):
-    monkeypatch.setattr(identity, "_simulated", lambda: True)
+    monkeypatch.setattr(context, "_in_simulation", lambda: True)
 
 
 @pytest.fixture
@@ -499,7 +498,7 @@ def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, t
 def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
     grid, nodes, roster = federation()
     for node in nodes:
-        node.node_config["f2ed-noise"] = 1.0
+        node.node_config["f2ed-noise-multiplier"] = 1.0
     leader = server(roster, clip_norm=0.1, noise=stated)
     leader.start(grid, model(), num_rounds=1)
     assert len(leader.reports[0].opened) == opened
@@ -509,7 +508,7 @@ def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
 
 def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
     grid, nodes, roster = federation()
-    nodes[0].node_config["f2ed-noise"] = "much"
+    nodes[0].node_config["f2ed-noise-multiplier"] = "much"
     leader = server(roster, min_shards=1)
     leader.start(grid, model(), num_rounds=1)
     assert len(leader.reports[0].opened) == 1

@@ -65,7 +65,9 @@ def tolerant(deployment):
 
 @pytest.fixture(scope="module")
 def noisy(deployment):
-    run = Federation(deployment, "noisy", **{"f2ed-mode": "all-or-nothing", "f2ed-noise": 1.0}).begin().ready()
+    run = (
+        Federation(deployment, "noisy", **{"f2ed-mode": "all-or-nothing", "f2ed-noise-multiplier": 1.0}).begin().ready()
+    )
     yield run
     run.end()
 
@@ -248,7 +250,10 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
 def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(deployment, shards, request):
     _, other = shards
     # Enough for one update, and not for two.
-    enough = {"f2ed-epsilon": f"{1.1 * epsilon(0.5, 1e-5):.3f}", "f2ed-ledger": str(deployment.folder / "spent.json")}
+    enough = {
+        "f2ed-dp-epsilon": f"{1.1 * epsilon(0.5, 1e-5):.3f}",
+        "f2ed-ledger": str(deployment.folder / "spent.json"),
+    }
     deployment.stop(deployment.nodes[other[0]])
     deployment.start_node_again(other[0], settings=enough)
     noisy = request.getfixturevalue("noisy")
@@ -256,7 +261,7 @@ def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(depl
     audit = noisy.result()
     assert not audit["dropped"]
     assert audit["opened"] == [0, 1]
-    assert 0 < max(audit["epsilon"].values()) <= float(enough["f2ed-epsilon"])
+    assert 0 < max(audit["epsilon"].values()) <= float(enough["f2ed-dp-epsilon"])
     spent = (deployment.folder / "spent.json").read_bytes()
     assert "this node's epsilon is now at most" in deployment.log(f"node_{other[0]}")
     noisy.ask()

@@ -2,38 +2,35 @@
 
     flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
 
-With `f2ed-noise=1.0` the node refuses rounds whose sums have less noise for differential privacy than that many times
-the clip; with `f2ed-epsilon=8.0` it sends nothing more once its updates together would cost more than that.
+With `f2ed-noise-multiplier=1.0` the node refuses rounds whose sums carry less noise for differential privacy than that
+multiple of the clip norm; with `f2ed-dp-epsilon=8.0` it stops sending before its updates together cost more than that.
 
-Flower's simulation engine gives nodes no settings. There, and only there, `f2ed-roster = "test:N"` in the run's
-settings (or in the environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can
-compute.
+Simulated nodes have no settings. There, and only there, `f2ed-roster = "test:N"` in the run's settings (or in the
+environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys anybody can compute.
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping
-from logging import WARNING
+from logging import getLogger
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flwr.app import Context
-from flwr.supercore import log
-
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
-from f2ed.deployment.state_store import InContext, InFile, Store
+from f2ed.deployment.state_store import FileStore, Store
 from f2ed.protocol.dp.budget import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Member, signing_key
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["TEST", "Identity", "identity", "is_test", "roster_for_tests", "roster_from"]
+__all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
 
-TEST = "test:"
+_log = getLogger("f2ed.deployment")
+
+_TEST = "test:"
 _TEST_AUTHORITY = digest(b"f2ed test authority, known to all")
 _SETTINGS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
 
@@ -70,18 +67,28 @@ class Identity(NamedTuple):
         )
 
 
-def identity(context: Context) -> Identity:
-    """Read a node's settings, or refuse to take part without them."""
-    given = {name: context.node_config[name] for name in _SETTINGS if name in context.node_config}
+def identify(
+    node_config: Mapping[str, Any],
+    run_config: Mapping[str, Any],
+    *,
+    simulated: Callable[[], bool],
+    simulation_store: Store,
+) -> Identity:
+    """Read a node's settings, or refuse to take part without them.
+
+    Only in a process that is `simulated` may the run's settings name a test roster; its state is kept in
+    `simulation_store`.
+    """
+    given = {name: node_config[name] for name in _SETTINGS if name in node_config}
     if len(given) == len(_SETTINGS):
-        return _deployed(context.node_config)
-    wanted = str(context.run_config.get("f2ed-roster") or os.environ.get("F2ED_ROSTER", ""))
-    if not given and wanted.startswith(TEST) and _simulated():
-        log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
-        return _tested(context, wanted)
+        return _deployed(node_config)
+    wanted = str(run_config.get("f2ed-roster") or os.environ.get("F2ED_ROSTER", ""))
+    if not given and wanted.startswith(_TEST) and simulated():
+        _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
+        return _simulated(node_config, wanted, simulation_store)
     missing = ", ".join(name for name in _SETTINGS if name not in given)
     raise Refusal(
-        f"this node was started without {missing} in its --node-config, so it has no key or nobody to trust; "
+        f"this node was started without {missing} in its --node-config, so it has no key or no authority to trust; "
         "see f2ed roster --help"
     )
 
@@ -106,11 +113,11 @@ def roster_from(where: str | Path) -> Roster:
     """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards."""
     if not str(where):
         raise ConfigError("no roster; give the path of a signed one, or test:N in a simulation with N nodes")
-    if not str(where).startswith(TEST):
+    if not str(where).startswith(_TEST):
         roster = read_roster(Path(where))
         check_signature(roster, roster.authority)
         return roster
-    count, _, shards = str(where).removeprefix(TEST).partition("/")
+    count, _, shards = str(where).removeprefix(_TEST).partition("/")
     try:
         numbers = int(count), int(shards) if shards else max(1, int(count) // 4)
     except ValueError:
@@ -133,18 +140,20 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
             "ask the authority to add it"
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
-    noise = _number(settings, "f2ed-noise", 0.0)
-    return Identity(mine.id, key, roster, InFile(folder), noise=noise, budget=_budget(settings, key_path))
+    noise = _number(settings, "f2ed-noise-multiplier", 0.0)
+    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=_budget(settings, key_path))
 
 
 def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:
     """Return the node's budget; by default its ledger lies beside its key."""
-    if "f2ed-epsilon" not in settings:
+    if "f2ed-dp-epsilon" not in settings:
         if idle := [name for name in ("f2ed-delta", "f2ed-ledger") if name in settings]:
-            raise Refusal(f"{idle[0]} stands in the --node-config without f2ed-epsilon; state the budget, or neither")
+            raise Refusal(
+                f"{idle[0]} stands in the --node-config without f2ed-dp-epsilon; state the budget, or neither"
+            )
         return None
     ledger = Path(str(settings.get("f2ed-ledger", key.with_suffix(".spent.json"))))
-    return Budget(ledger, _number(settings, "f2ed-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))
+    return Budget(ledger, _number(settings, "f2ed-dp-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))
 
 
 def _number(settings: Mapping[str, Any], name: str, default: float, *, below: float = inf) -> float:
@@ -160,22 +169,13 @@ def _number(settings: Mapping[str, Any], name: str, default: float, *, below: fl
     return number
 
 
-def _tested(context: Context, wanted: str) -> Identity:
+def _simulated(node_config: Mapping[str, Any], wanted: str, store: Store) -> Identity:
     roster = roster_from(wanted)
-    client = int(context.node_config.get("partition-id", -1))
+    client = int(node_config.get("partition-id", -1))
     if client not in roster.keys:
         raise Refusal(f"partition {client} is not among the {len(roster.clients)} clients of {wanted!r}")
-    return Identity(client, _test_key(client), roster, InContext(context), test=True)
+    return Identity(client, _test_key(client), roster, store, test=True)
 
 
 def _test_key(client: ClientId) -> bytes:
     return digest(b"f2ed test key, known to all", unsigned(client))
-
-
-def _in_ray() -> bool:
-    """Say whether this is a worker of Flower's simulation engine."""
-    ray = sys.modules.get("ray")
-    return ray is not None and bool(ray.is_initialized())
-
-
-_simulated: Callable[[], bool] = _in_ray

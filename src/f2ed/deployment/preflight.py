@@ -1,18 +1,18 @@
 """What the numbers of a federation promise before it starts, and what the opened sums give away while it runs."""
 
-from logging import INFO, WARNING
-
-from flwr.supercore import log
+from logging import INFO, WARNING, getLogger
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster
 from f2ed.guarantees import Guarantee, Meter, guarantee, leak
 from f2ed.protocol.aggregation import Audit, Protocol
 
-__all__ = ["Watch", "judge"]
+__all__ = ["Watch", "check"]
+
+_log = getLogger("f2ed.deployment")
 
 
-def judge(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> None:
+def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> None:
     """Refuse numbers that promise nothing, and say what they do promise."""
     clients, shards, hidden = len(roster.clients), roster.shards, roster.fewest
     held = guarantee(clients=clients, malicious=malicious, shards=shards)
@@ -30,8 +30,8 @@ def judge(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee
     if wrong and not accept_no_guarantee:
         raise ConfigError("; ".join(wrong) + ". To run without a guarantee say accept_no_guarantee=True")
     for each in wrong:
-        log(WARNING, "f2ed: NO GUARANTEE, as accepted: %s", each)
-    log(INFO, "f2ed: %s", _promise(held, roster))
+        _log.log(WARNING, "f2ed: NO GUARANTEE, as accepted: %s", each)
+    _log.log(INFO, "f2ed: %s", _promise(held, roster))
 
 
 def _promise(held: Guarantee, roster: Roster) -> str:
@@ -59,7 +59,7 @@ class Watch:
                 clients=len(self._place), shards=roster.shards, schedule=roster.schedule, rounds=rounds, mode=mode
             )
             text = f"{found.text} Sign the roster without --every to keep the shards." if found.leaks else found.text
-            log(WARNING if found.leaks else INFO, "f2ed: %s", text)
+            _log.log(WARNING if found.leaks else INFO, "f2ed: %s", text)
         for turn in range(done):
             self._observe(roster.plan(turn).shards)
 

@@ -1,9 +1,8 @@
 """Where a client keeps its protocol state between two messages.
 
-Flower may run two messages of a node at the same time, and sends a reply before it stores `context.state`: a state
-kept there alone could answer one round twice, and the difference of two answers under the same masks is no secret. So
-a deployed node keeps its state in a file, locked while a message is answered and written before the reply leaves.
-Flower's simulation engine runs one message of a node at a time and stores first; there `context.state` will do.
+A state that could answer one round twice would give the update away: the difference of two answers under the same
+masks is not secret. So a node keeps its state in a file, locked while a message is answered and written before the
+reply leaves.
 """
 
 import hashlib
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Protocol, final
 
 import msgspec
-from flwr.app import ConfigRecord, Context
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import locked, write_atomic
 
-__all__ = ["InContext", "InFile", "Kept", "Store"]
+__all__ = ["Desk", "FileStore", "Kept", "Store", "decode_kept"]
 
-_NAME = "f2ed-state"
 _MOST_JOBS = 32
 
 
@@ -59,29 +56,7 @@ class Desk(Protocol):
 
 
 @final
-class InContext:
-    """Keeps the state in `context.state`, for simulations."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @contextmanager
-    def open(self, job: str) -> Iterator["InContext"]:  # noqa: ARG002  a context belongs to one run
-        """There is nothing to lock."""
-        yield self
-
-    def read(self) -> Kept:
-        """Return what was kept."""
-        record = self._context.state.config_records.get(_NAME)
-        return Kept() if record is None else _decoded(record["kept"], "context.state")
-
-    def write(self, kept: Kept) -> None:
-        """Replace what was kept."""
-        self._context.state[_NAME] = ConfigRecord({"kept": msgspec.msgpack.encode(kept)})
-
-
-@final
-class InFile:
+class FileStore:
     """Keeps the states of a node's jobs in a folder that only its user may enter."""
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +78,7 @@ class _File:
 
     def read(self) -> Kept:
         try:
-            return _decoded(self._path.read_bytes(), str(self._path))
+            return decode_kept(self._path.read_bytes(), str(self._path))
         except FileNotFoundError:
             return Kept()
 
@@ -111,15 +86,16 @@ class _File:
         write_atomic(self._path, msgspec.msgpack.encode(kept))
 
 
-def _decoded(data: object, where: str) -> Kept:
+def decode_kept(data: object, where: str) -> Kept:
+    """Read a kept state, or raise `ConfigError` if it is damaged."""
     try:
         return msgspec.msgpack.decode(bytes(data), type=Kept)  # type: ignore[call-overload]  # bytes, or it fails
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"the kept state in {where} cannot be read ({error}); delete it to begin anew") from None
+        raise ConfigError(f"the kept state in {where} cannot be read ({error}); delete it to start over") from None
 
 
 def _forget_old(folder: Path) -> None:
-    """Erase the states of long finished jobs. Should one go on, its client begins with new keys: no mask repeats."""
+    """Erase the states of the oldest jobs. If one continues, its client starts with new keys: no mask repeats."""
     states = sorted(folder.glob("[0-9a-f]" * 32), key=lambda path: path.stat().st_mtime)
     for path in states[:-_MOST_JOBS]:
         path.unlink(missing_ok=True)

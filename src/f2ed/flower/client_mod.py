@@ -8,17 +8,17 @@ clipped, encoded and masked, and only once the terms of the round were found acc
 
 import os
 from collections.abc import Callable
-from logging import ERROR, INFO, WARNING
+from logging import ERROR, INFO, WARNING, getLogger
 
 import msgspec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.supercore import log
 
 from f2ed.core.errors import F2edError, Refusal
 from f2ed.core.randomness import stream
-from f2ed.deployment.identity import Identity, identity
+from f2ed.deployment.identity import Identity
 from f2ed.deployment.state_store import Kept
 from f2ed.flower.arrays import fingerprint, flat, update
+from f2ed.flower.context import identity_of
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
 from f2ed.protocol.aggregation import contribution, loss
 from f2ed.protocol.primitives.crypto import sign
@@ -26,6 +26,8 @@ from f2ed.protocol.secagg import Terms, Words, respond
 from f2ed.protocol.secagg.messages import AskUpload, Delivery, Invite, Refused, read_request, write
 
 __all__ = ["protect"]
+
+_log = getLogger("f2ed.flower")
 
 Train = Callable[[Message, Context], Message]
 
@@ -42,7 +44,7 @@ def protect(message: Message, context: Context, call_next: Train) -> Message:
     try:
         reply = _answer(message, context, call_next)
     except F2edError as error:
-        log(WARNING, "f2ed: this node refused: %s", error)
+        _log.log(WARNING, "f2ed: this node refused: %s", error)
         reply = write(Refused(str(error)[:500]))
     return Message(reply_content(reply), reply_to=message)
 
@@ -51,7 +53,7 @@ def _answer(message: Message, context: Context, train: Train) -> bytes:
     settings = message.content.config_records.get(OURS)
     if settings is None:
         raise Refusal("a request to train outside of the protocol; this client sends no plain update")
-    me = identity(context)
+    me = identity_of(context)
     if "hello" in settings:
         return _hello(me, context, _bytes(settings, "hello"))
     return _step(me, context, message, _bytes(settings, "request"), train)
@@ -90,7 +92,7 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
         )
         desk.write(Kept(answer.state, model))
     if answer.refusal:
-        log(WARNING, "f2ed: this node refused: %s", answer.refusal)
+        _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)
     return answer.reply
 
 
@@ -108,14 +110,14 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
         reply = train(message, context)
     except Exception as error:  # noqa: BLE001  whatever the user's code may raise
         # Its text may quote data: it is for this node's log, and the server learns no more than the kind.
-        log(ERROR, "f2ed: the training function failed", exc_info=error)
+        _log.log(ERROR, "f2ed: the training function failed", exc_info=error)
         raise Refusal(f"the training function raised {type(error).__name__}; the log of the node says more") from None
     if reply.has_error():
         raise Refusal("the training function answered with an error; the log of the node says more")
     change = update(before, _one(reply.content, "the training function's reply"))
     if me.budget is not None:
-        log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.epsilon)
-    log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
+        _log.log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.epsilon)
+    _log.log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
     return contribution(change, me.id, key=_rounding(me, context, terms))(terms)
 
 

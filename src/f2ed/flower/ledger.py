@@ -1,9 +1,7 @@
 """What noise has cost each client of a deployment: over rounds, and over restarts of the server."""
 
 from collections.abc import Mapping
-from logging import INFO
-
-from flwr.supercore import log
+from logging import INFO, getLogger
 
 from f2ed.deployment.roster import Roster
 from f2ed.protocol.aggregation import Audit, Protocol, price
@@ -13,6 +11,8 @@ from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Ledger", "announce"]
+
+_log = getLogger("f2ed.flower")
 
 
 class Ledger:
@@ -46,7 +46,7 @@ def announce(
         rounds=max(rounds, 1),
         protocol=protocol,
     )
-    log(
+    _log.log(
         INFO,
         "f2ed: every shard mean carries noise of %.3g in each coordinate, %.3g in all where an update has at most %g; "
         "after %s rounds a client's epsilon is at most %.3g at delta %g",

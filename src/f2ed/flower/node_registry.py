@@ -1,11 +1,10 @@
 """Which node is which client: Flower numbers nodes as it likes, the roster knows them by their keys."""
 
 import os
-from logging import INFO, WARNING
+from logging import INFO, WARNING, getLogger
 
 import msgspec
 from flwr.app import ConfigRecord
-from flwr.supercore import log
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.roster import Roster
@@ -16,6 +15,8 @@ from f2ed.protocol.secagg.messages import Refused
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Directory"]
+
+_log = getLogger("f2ed.flower")
 
 
 class Directory:
@@ -58,7 +59,7 @@ class Directory:
             else:
                 self.strangers.pop(node, None)
                 self._clients[node] = client
-                log(INFO, "f2ed: node %s is client %s", node, client)
+                _log.log(INFO, "f2ed: node %s is client %s", node, client)
                 heard.add(client)
                 # Nobody waits for a dead node or a stranger once everyone has just answered. That everyone is known
                 # would not do: the SuperLink lists dead nodes for a while, and a new one may be their successor.
@@ -72,7 +73,7 @@ class Directory:
         self._refusals[node] = self._refusals.get(node, 0) + 1
         self._again[node] = self._calls + int(2 ** min(10, self._refusals[node]))
         self.strangers[node] = why
-        log(WARNING, "f2ed: node %s takes no part: %s", node, why)
+        _log.log(WARNING, "f2ed: node %s takes no part: %s", node, why)
 
     def _checked(self, node: int, reply: bytes, nonce: bytes) -> ClientId:
         hello = _read(reply)

@@ -5,7 +5,7 @@ F2ed(roster="roster.json", estimator=FilterL2(contamination=0.1)).start(grid=gri
 
 import time
 from collections.abc import Callable
-from logging import INFO, WARNING
+from logging import INFO, WARNING, getLogger
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -13,11 +13,10 @@ from typing import Literal
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
-from flwr.supercore import log
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
-from f2ed.deployment.preflight import Watch, judge
 from f2ed.deployment.roster import Roster
 from f2ed.estimators import Estimate, Estimator, FilterL2
 from f2ed.estimators.base import withstood
@@ -35,6 +34,8 @@ from f2ed.protocol.secagg import quorum
 from f2ed.protocol.sharding import ClientId, Fixed
 
 __all__ = ["F2ed"]
+
+_log = getLogger("f2ed.flower")
 
 _POLL = 0.5
 _DEFAULT = FilterL2(contamination=0.1)
@@ -94,7 +95,7 @@ class F2ed:
         self._protocol = Protocol(mode=mode, survivors=_survivors(mode, self.roster.fewest, self.roster.min_crowd))
         self.reports: list[RoundReport] = []
         """One for each round that this object has led."""
-        judge(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
+        preflight.check(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
 
     def start(
         self,
@@ -115,7 +116,9 @@ class F2ed:
         if timeout is not None:
             self._deadlines = self._deadlines[0], timeout
         if evaluate_config is not None:
-            log(WARNING, "f2ed: clients are not asked to evaluate, so evaluate_config is not used; give evaluate_fn")
+            _log.log(
+                WARNING, "f2ed: clients are not asked to evaluate, so evaluate_config is not used; give evaluate_fn"
+            )
         job = self.roster.job(grid.run.run_id)
         line = Line(grid)
         directory = Directory(line, self.roster, job)
@@ -126,7 +129,7 @@ class F2ed:
             announce(self._noise, self._encoding, self.roster, self._protocol, coordinates=size, rounds=num_rounds)
         result = Result(arrays=arrays)
         self._evaluate(done, arrays, evaluate_fn, result)
-        watch = Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
+        watch = preflight.Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
         self._gather(line, directory, rounds=num_rounds - done)
         keys: EpochKeys = {}
         for number in range(done + 1, num_rounds + 1):
@@ -151,7 +154,7 @@ class F2ed:
         config: ConfigRecord,
         keys: EpochKeys,
         *,
-        watch: Watch,
+        watch: preflight.Watch,
         ledger: Ledger,
     ) -> Vector | None:
         """Lead one round; return the step of the model, or None if it is skipped."""
@@ -200,9 +203,9 @@ class F2ed:
             seconds=time.monotonic() - since,
         )
         self.reports.append(found)
-        log(INFO if skipped is None else WARNING, "f2ed: %s", found.line())
+        _log.log(INFO if skipped is None else WARNING, "f2ed: %s", found.line())
         for shard, why in audit.missing.items():
-            log(WARNING, "f2ed: shard %s stayed closed: %s", shard, why)
+            _log.log(WARNING, "f2ed: shard %s stayed closed: %s", shard, why)
         if self._audit:
             append(self._audit, found)
         return None if estimate is None else estimate.mean
@@ -224,7 +227,7 @@ class F2ed:
         found = self._checkpoint and checkpoint.load(self._checkpoint, roster=self.roster.name, like=initial)
         if not found:
             return initial, 0, {}
-        log(INFO, "f2ed: going on after round %s, from %s", found.round, self._checkpoint)
+        _log.log(INFO, "f2ed: going on after round %s, from %s", found.round, self._checkpoint)
         return found.record(), found.round, found.spent
 
     def _gather(self, line: Line, directory: Directory, *, rounds: int) -> None:
@@ -235,7 +238,7 @@ class F2ed:
             time.sleep(_POLL)
         present = directory.present(deadline=self._deadlines[0]) if rounds > 0 else {}
         if rounds > 0 and len(present) < wanted:
-            log(WARNING, "f2ed: %s of %s clients are there; the others may come later", len(present), wanted)
+            _log.log(WARNING, "f2ed: %s of %s clients are there; the others may come later", len(present), wanted)
 
     def _evaluate(
         self,
@@ -246,7 +249,7 @@ class F2ed:
     ) -> None:
         if evaluate_fn is not None and (metrics := evaluate_fn(number, arrays)) is not None:
             result.evaluate_metrics_serverapp[number] = metrics
-            log(INFO, "f2ed: after round %s: %s", number, dict(metrics))
+            _log.log(INFO, "f2ed: after round %s: %s", number, dict(metrics))
 
     def _publish(self, result: Result, arrays: ArrayRecord) -> None:
         last = self.reports[-1]
@@ -271,7 +274,9 @@ class F2ed:
         if schedule not in ("auto", kind):
             raise ConfigError(f"the schedule {schedule!r}, and the roster was signed for {kind!r}; sign it anew")
         if is_test(self.roster):
-            log(WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
+            _log.log(
+                WARNING, "f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only."
+            )
         elif not self._secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
 

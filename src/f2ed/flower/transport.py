@@ -5,12 +5,11 @@ Whoever is not connected, answers with an error, or is late, has sent nothing: a
 
 import time
 from collections.abc import Iterator, Mapping
-from logging import WARNING
+from logging import WARNING, getLogger
 from threading import Lock
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore import log
 
 from f2ed.core.errors import PeerError
 from f2ed.flower.wire import reply_bytes, request_content
@@ -18,6 +17,8 @@ from f2ed.protocol.secagg.messages import AskUpload, Delivery, read_request
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Line", "Round"]
+
+_log = getLogger("f2ed.flower")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _AT_ONCE = 8
@@ -111,7 +112,7 @@ class Round:
                 heard = reply_bytes(reply)
             except PeerError as error:
                 self.errors[client] = str(error)
-                log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)
+                _log.log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)
             else:
                 yield client, heard
         self.errors |= {client: f"late: no reply within {contents[node][1]:g} s" for node, client in there.items()}

@@ -1,6 +1,6 @@
 """A node's own budget of differential privacy, which no server can raise.
 
-    flower-supernode … --node-config '… f2ed-epsilon=8.0 f2ed-delta=1e-5 f2ed-ledger="/var/lib/f2ed/spent.json"'
+    flower-supernode … --node-config '… f2ed-dp-epsilon=8.0 f2ed-delta=1e-5 f2ed-ledger="/var/lib/f2ed/spent.json"'
 
 Whatever an update may cost is written down before it leaves, for all jobs in one file, and as much as if the smallest
 sum that its terms allow were opened, though it may never be. An update that the budget does not cover stays here.
@@ -65,5 +65,5 @@ class Budget(msgspec.Struct, frozen=True):
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(
                 f"the ledger of this node's privacy {self.path} cannot be read ({error}); restore it, or name another "
-                "with f2ed-ledger, and a smaller f2ed-epsilon"
+                "with f2ed-ledger, and a smaller f2ed-dp-epsilon"
             ) from None
