@@ -37,7 +37,7 @@ def _dba(ends: Mapping[str, Sequence[Panel]], shards: Iterable[RunLog], results:
         {says("fig4", "mnist", "DBA")}. The released code has 100 clients of whom 20 attack, and a model
         that has been trained before they begin (`experiments/dba_released.toml`). Run so, for 30 rounds in 20 of which
         they attack, DBA ends with {_as_released("iid", results)}; with three labels per client, with
-        {_as_released("few-labels", results)}. Figure 4 in all but that they begin with the eleventh round ends with
+        {_as_released("few-classes", results)}. Figure 4 in all but that they begin with the eleventh round ends with
         {_as_released("figure4", results)}. {_from_the_first(results)} A record of averaging under DBA with three
         labels per client, which the authors released, begins with a model of 22 rounds, and stands at
         {percent(released("dba", "mnist", "DBA")["Mean"])} % after 20 rounds of attack. {_rising(shards)}"""

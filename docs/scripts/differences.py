@@ -71,7 +71,7 @@ def _few_labels(ends: Sequence[Panel], results: Path) -> str:
     )
     calm, calm_mean = (ended(ends, "mnist", "none", arm) for arm in (OURS, "Mean"))
     replaced, replaced_theirs = (ended(ends, "mnist", "MRA (shard)", arm) for arm in (OURS, THEIRS))
-    anew = ends_of("redealt_full", results)
+    anew = ends_of("resharding_full", results)
     ka_anew, calm_anew = (
         ended(anew, "mnist", attack, f"{OURS}, schedule every-round") for attack in ("KA (released)", "none")
     )
@@ -91,13 +91,13 @@ def _few_labels(ends: Sequence[Panel], results: Path) -> str:
 def _few_labels_script(without: Sequence[Panel], results: Path) -> str:
     """Say what the pixels and the learning rate of the authors' script for few labels make of Figure 5 under KA."""
     dealt, anew, alone, neighbors, normalized = (
-        by_rule("few_labels_released", part, results)
-        for part in ("figure5", "anew", "figure4", "neighbors", "neighbors-normalized")
+        by_rule("few_classes_released", part, results)
+        for part in ("figure5", "every-round", "figure4", "neighbors", "neighbors-normalized")
     )
     if THEIRS not in dealt:
         return ""
     return f"""**Three labels per client, KA: with other pixels one gets there.** Beside the authors' code lay at one
-        time a script for clients with few labels (`src/hetero.py`; here `experiments/few_labels_released.toml`). It
+        time a script for clients with few labels (`src/hetero.py`; here `experiments/few_classes_released.toml`). It
         reads InfiMNIST, after which the paper's source names its figures of MNIST, leaves the pixels between 0 and
         255, and trains at a rate of 0.0001. Run so, the authors' FilterL2 ends under KA with {number(dealt[THEIRS])},
         where the text is, and averaging with {number(dealt.get("Mean"))}; ours ends with {number(dealt.get(OURS))},
@@ -126,11 +126,11 @@ def _trimmed(ends: Sequence[Panel]) -> str:
 
 def dealt_anew(few_labels: Sequence[Panel], results: Path) -> str:
     """Return the section on shards that are dealt anew in every round, also beside the panels of Figure 5."""
-    small = every_arm([panel for panel in ends_of("redealt", results) if any(panel.arms.values())], "mnist")
+    small = every_arm([panel for panel in ends_of("resharding", results) if any(panel.arms.values())], "mnist")
     # Those with shards that are kept are runs of Figure 5.
-    full = ends_of("redealt_full", results, beside=FIGURES["fig5"])
+    full = ends_of("resharding_full", results, beside=FIGURES["fig5"])
     paired = fill(
-        """The same with the paper's network (`experiments/redealt_full.toml`, one seed). Beside the other rules of
+        """The same with the paper's network (`experiments/resharding_full.toml`, one seed). Beside the other rules of
         Figure 5, whose shards are kept: """
         + " ".join(behind(_with_pairs(few_labels, full), PAIRS))
     )
@@ -138,7 +138,7 @@ def dealt_anew(few_labels: Sequence[Panel], results: Path) -> str:
         """The paper's Algorithm 1 deals the shards anew in every round. The runs above keep them, since otherwise the
         server can solve for single clients within a few rounds ([What the server learns](what_the_server_learns.md)).
         Where clients have few labels, that has a price: the filter takes the same honest shards for odd in every
-        round, and the labels of their clients are heard less. Here with a small network (`experiments/redealt.toml`):
+        round, and the labels of their clients are heard less. Here with a small network (`experiments/resharding.toml`):
         shards that are kept, dealt again after five of ten rounds, in pairs that stay together, and in every round.
         Pairs get back most of what is lost, and the server never tells the two of a pair apart: that is what to
         choose where labels are few (`schedule = { kind = "batches", size = 2 }`, `f2ed roster sign --batches 2`)."""

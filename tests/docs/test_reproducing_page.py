@@ -53,12 +53,12 @@ def test_a_record_less_is_a_page_that_differs(tmp_path):
 
 
 def test_a_rule_that_one_worst_case_lacks_is_said_not_to_be_run(tmp_path):
-    for name in ("worst_case", "worst_case_few_labels"):
+    for name in ("worst_case", "worst_case_few_classes"):
         (tmp_path / name).mkdir()
         for path in (RESULTS / name).glob("*malicious-10-*none-alie-krum*"):
             shutil.copy(path, tmp_path / name)
-    (kept,) = list((RESULTS / "worst_case_few_labels").glob("malicious-10-none-mean-alie-*"))
-    shutil.copy(kept, tmp_path / "worst_case_few_labels")
+    (kept,) = list((RESULTS / "worst_case_few_classes").glob("malicious-10-none-mean-alie-*"))
+    shutil.copy(kept, tmp_path / "worst_case_few_classes")
     made = reproducing.front(tmp_path, f"{reproducing.BEGIN}{reproducing.END}", short=True)
     assert "| Krum | not run |" in made
     assert made.count("not run |") >= 3
@@ -115,7 +115,7 @@ def test_it_is_true_that_pixels_and_rate_of_the_authors_script_lead_where_the_te
     assert "So the text's two numbers may be of different settings" in text
     assert "Such labels alone, with the pixels and the rate of Figure 5, do not get there" in text
     dealt, alone, alike = (
-        quoted.by_rule("few_labels_released", part, RESULTS) for part in ("figure5", "figure4", "neighbors-normalized")
+        quoted.by_rule("few_classes_released", part, RESULTS) for part in ("figure5", "figure4", "neighbors-normalized")
     )
     says, says_alone = (stated(figure, "mnist", "FilterL2")["KA"] for figure in ("fig5", "fig4"))
     assert dealt["FilterL2 (paper)"].mean == pytest.approx(says, abs=0.005)
@@ -151,7 +151,7 @@ def test_it_is_true_that_neither_remedy_keeps_dba_out():
 
 def test_it_is_true_that_pairs_get_back_most_of_what_is_lost():
     assert "Pairs get back most of what is lost" in written("reproducing.md")
-    panels = quoted.ends_of("redealt", RESULTS)
+    panels = quoted.ends_of("resharding", RESULTS)
     assert len(panels) == 4
     for panel in panels:
         kept, pairs, anew = (
@@ -164,8 +164,8 @@ def test_it_is_true_that_a_quiet_backdoor_gets_past_filterl2_without_shards_only
     text = written("index.md")
     assert "a backdoor that is no longer than an honest update gets past nearly every rule" in text
     assert "it does not get past FilterL2" in text
-    assert worst_backdoor("worst-few-labels", "none", "FilterL2") > 50
-    assert worst_backdoor("worst-few-labels", "25", "FilterL2") < 5
+    assert worst_backdoor("worst-few-classes", "none", "FilterL2") > 50
+    assert worst_backdoor("worst-few-classes", "25", "FilterL2") < 5
 
 
 def test_it_is_true_that_half_of_the_shards_is_where_experience_ends():

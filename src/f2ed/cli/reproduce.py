@@ -29,7 +29,7 @@ from f2ed.report.reading import find
 
 __all__ = ["reproduce"]
 
-Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "worst-few-labels", "all"]
+Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "worst-few-classes", "all"]
 
 
 def reproduce(

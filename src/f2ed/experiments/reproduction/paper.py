@@ -16,11 +16,11 @@ FIGURES = {
     "fig5": "fig5_noniid_shards",
     "fig6": "fig6_shard_count",
     "worst-case": "worst_case",
-    "worst-few-labels": "worst_case_few_labels",
+    "worst-few-classes": "worst_case_few_classes",
 }
 """Figure 3 is no grid of runs: see `distribution`."""
 
-WORST_CASES = ("worst-case", "worst-few-labels")
+WORST_CASES = ("worst-case", "worst-few-classes")
 """Those that are no figures of the paper, but tables of our own."""
 
 _PACKED = Path(__file__).with_name("files")

@@ -31,7 +31,7 @@ class Mnist(Dataset, frozen=True, tag="mnist"):
     """Handwritten digits, 28 x 28; `normalize` gives pixels the mean 0 and deviation 1 of the training set.
 
     With "raw" that is done to pixels from 0 to 255 as if they went from 0 to 1, so that they go up to 827: a script of
-    the paper's authors has it so (`experiments/few_labels_released.toml`).
+    the paper's authors has it so (`experiments/few_classes_released.toml`).
     """
 
     normalize: bool | Literal["raw"] = True
