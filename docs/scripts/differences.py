@@ -139,9 +139,10 @@ def dealt_anew(few_labels: Sequence[Panel], results: Path) -> str:
         server can solve for single clients within a few rounds ([What the server learns](what_the_server_learns.md)).
         Where clients have few labels, that has a price: the filter takes the same honest shards for odd in every
         round, and the labels of their clients are heard less. Here with a small network
-        (`experiments/resharding.toml`): shards that are kept, dealt again after five of ten rounds, in pairs that stay together, and in every round.
-        Pairs get back most of what is lost, and the server never tells the two of a pair apart: that is what to
-        choose where labels are few (`schedule = { kind = "batches", size = 2 }`, `f2ed roster sign --batches 2`)."""
+        (`experiments/resharding.toml`): shards that are kept, dealt again after five of ten rounds, in pairs that
+        stay together, and in every round. Pairs get back most of what is lost, and the server never tells the two of
+        a pair apart: that is what to choose where labels are few (`schedule = { kind = "batches", size = 2 }`, `f2ed
+        roster sign --batches 2`)."""
     )
     found = [each.markdown() if each.rows else "It was not run.\n" for each in (small, every_arm(full, "mnist"))]
     return f"## Shards dealt anew\n\n{text}\n{found[0]}\n{paired}\n{found[1]}"
