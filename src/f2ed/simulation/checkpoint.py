@@ -14,6 +14,7 @@ from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 from f2ed.learning import Memory
+from f2ed.protocol.aggregation import StepState
 
 __all__ = ["Away", "State", "pack", "unpack"]
 
@@ -32,8 +33,8 @@ class State:
     round: int
     model: Tensor
     """The global model, [d], on the training device."""
-    previous: Tensor | None = None
-    """The last step, for estimators that start from it."""
+    step: StepState = StepState()
+    """What the server's next step needs from the last one."""
     memory: Memory | None = None
     """Where clients have momentum."""
     away: tuple[Away, ...] = ()
@@ -46,7 +47,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     round: int
     model: bytes
-    previous: bytes | None
+    step: bytes
     averages: bytes | None
     seen: bytes | None
     away: tuple[Away, ...]
@@ -61,7 +62,7 @@ def pack(state: State, digest: str) -> bytes:
             digest=digest,
             round=state.round,
             model=_bytes(state.model),
-            previous=None if state.previous is None else _bytes(state.previous),
+            step=state.step.to_bytes(),
             averages=None if memory is None else _bytes(memory.averages),
             seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
             away=state.away,
@@ -82,8 +83,8 @@ def unpack(content: bytes, digest: str, device: torch.device) -> State:
     if packed.averages is not None and packed.seen is not None:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
         memory = Memory(_tensor(packed.averages, device).view(len(seen), -1), seen)
-    previous = None if packed.previous is None else _tensor(packed.previous, device)
-    return State(packed.round, _tensor(packed.model, device), previous, memory, packed.away, packed.spent)
+    step = StepState.from_bytes(packed.step)
+    return State(packed.round, _tensor(packed.model, device), step, memory, packed.away, packed.spent)
 
 
 def _bytes(tensor: Tensor) -> bytes:

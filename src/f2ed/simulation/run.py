@@ -16,6 +16,7 @@ from f2ed.estimators import Estimate
 from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
 from f2ed.learning.datasets.base import Say, quiet
 from f2ed.learning.threads import cores
+from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.dp.accountant import epsilon
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Attackers
@@ -94,6 +95,7 @@ class Simulation:
         self._attackers = self._enlist()
         self._rows = Sharded(experiment, self.digest[:16], workers) if experiment.sharded else Bare(experiment)
         self._follower = Follower(self._rows.plan, experiment.clients)
+        self._step = ServerStep(experiment.estimator, tensors=self._cohort.layout.sizes, seed=seed)
         self.header = header(
             experiment,
             name=name or self.digest[:8],
@@ -130,7 +132,7 @@ class Simulation:
         watch.add("protect", rows.protect)
         del updates
         with watch("estimate"):
-            estimate, stopped = self._estimate(rows, state)
+            estimate, skipped, step = self._step(rows.matrix, state.step, round_=state.round)
             moved = None if estimate is None else torch.as_tensor(estimate.mean).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
@@ -145,13 +147,13 @@ class Simulation:
             success=None if success is None else success.others,
             success_every=None if success is None else success.every,
             step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
-            stopped=stopped,
+            stopped=f"no step: {skipped}" if estimate is None else estimate.stopped,
             meter=self._follower(missed) if self.experiment.sharded else None,
             epsilon=self._epsilon(spent),
             seconds=watch.read(),
             **self._seen(rows, estimate, state.round),
         )
-        return State(state.round + 1, model, state.previous if moved is None else moved, memory, missed, spent), record
+        return State(state.round + 1, model, step, memory, missed, spent), record
 
     def _enlist(self) -> Attackers | None:
         it = self.experiment
@@ -221,25 +223,6 @@ class Simulation:
             return {}
         lots = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
         return {int(client): "dropped out" for client in np.flatnonzero(lots < self.experiment.client_dropout)}
-
-    def _estimate(self, rows: Rows, state: State) -> tuple[Estimate | None, str]:
-        """Return the estimate and why it stopped; none where too few rows are left for it, and the model stays."""
-        if not rows.numbers:
-            return None, "no step: nothing was opened"
-        # Estimators see what is on a CPU as NumPy arrays, and means of shards are there in any case.
-        previous: Any = state.previous
-        if previous is not None and not getattr(rows.matrix, "is_cuda", False):
-            previous = previous.cpu().numpy()
-        try:
-            estimate = self.experiment.estimator(
-                rows.matrix,
-                previous=previous,
-                tensors=self._cohort.layout.sizes,
-                rng=stream(self.experiment.seed, "estimator", state.round),
-            )
-        except ConfigError as error:
-            return None, f"no step: {error}"
-        return estimate, estimate.stopped
 
     def _spent(self, rows: Rows, state: State) -> tuple[float, ...]:
         """Return what each client has lost after this round."""

@@ -9,6 +9,7 @@ from f2ed.protocol.aggregation.contribution import contribution
 from f2ed.protocol.aggregation.noise_cost import Price, price
 from f2ed.protocol.aggregation.privacy_cost import loss
 from f2ed.protocol.aggregation.round import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
+from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
 from f2ed.protocol.aggregation.task import Protocol, Task, shard_terms
 
 __all__ = [
@@ -17,8 +18,11 @@ __all__ = [
     "Exchange",
     "Price",
     "Protocol",
+    "ServerStep",
     "ShardAudit",
     "ShardMeans",
+    "StepResult",
+    "StepState",
     "Task",
     "contribution",
     "loss",
