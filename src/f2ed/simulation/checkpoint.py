@@ -18,6 +18,8 @@ from f2ed.protocol.aggregation import StepState
 
 __all__ = ["Away", "State", "pack", "unpack"]
 
+_FIRST = StepState()
+
 
 class Away(NamedTuple):
     """What a round did not open: shards that stayed closed, and clients missing from those that opened."""
@@ -33,7 +35,7 @@ class State:
     round: int
     model: Tensor
     """The global model, [d], on the training device."""
-    step: StepState = StepState()
+    step: StepState = _FIRST
     """What the server's next step needs from the last one."""
     memory: Memory | None = None
     """Where clients have momentum."""

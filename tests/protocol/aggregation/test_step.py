@@ -13,8 +13,8 @@ from tests.estimators.examples import ALL, EXTRA, name
 TENSORS = (6, 15)
 
 
-def opened(round_, n=11, d=sum(TENSORS), dtype=np.float32):
-    return np.random.default_rng(round_).normal(1, 1, (n, d)).astype(dtype)
+def opened(round_, n=11):
+    return np.random.default_rng(round_).normal(1, 1, (n, sum(TENSORS))).astype(np.float32)
 
 
 def taken(step, rounds, state=None):

@@ -45,7 +45,9 @@ class StepState:
             stored = msgspec.msgpack.decode(content, type=_Stored)
             previous = None if stored.dtype is None else np.frombuffer(stored.data, stored.dtype)
         except (msgspec.DecodeError, ValueError) as wrong:
-            raise ConfigError(f"not the state of a server step ({wrong}); delete the checkpoint to start over") from None
+            raise ConfigError(
+                f"not the state of a server step ({wrong}); delete the checkpoint to start over"
+            ) from None
         # A copy in native byte order that torch may share.
         return cls(None if previous is None else previous.astype(previous.dtype.newbyteorder("=")))
 
