@@ -222,7 +222,7 @@ class Shard:
         members = tuple(range(2**63, 2**63 + s))  # ids as long as those of a deployment
         secrets = {client: os.urandom(32) for client in members}
         roster = {client: signing_key(secret) for client, secret in secrets.items()}
-        threshold, survivors = quorum(mode, s)
+        threshold, min_crowd = quorum(mode, s)
         self.terms = Terms(
             job="benchmark",
             epoch=0,
@@ -231,7 +231,7 @@ class Shard:
             members=members,
             mode=mode,
             threshold=threshold,
-            survivors=survivors,
+            min_crowd=min_crowd,
             length=ENCODING.length(len(update)),
             ring=ENCODING.ring_for(s).bits,
             bits=ENCODING.bits,

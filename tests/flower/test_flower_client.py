@@ -154,7 +154,7 @@ def test_an_update_that_is_not_finite_stays_at_home(tmp_path):
 
 
 def test_sums_in_the_clear_are_refused(shard):
-    terms = shard.terms(mode="clear", threshold=1, survivors=1)
+    terms = shard.terms(mode="clear", threshold=1, min_crowd=1)
     refused("in the clear", shard.reply(terms.members[0], AskUpload(terms, ()), arrays=model()))
 
 

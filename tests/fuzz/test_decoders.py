@@ -33,7 +33,7 @@ from f2ed.protocol.secagg.messages import (
 )
 
 TERMS = Terms(
-    job="fuzz", epoch=0, round=0, shard=0, members=(1, 2, 3), mode="dropout-tolerant", threshold=2, survivors=3,
+    job="fuzz", epoch=0, round=0, shard=0, members=(1, 2, 3), mode="dropout-tolerant", threshold=2, min_crowd=3,
     length=4, ring=32, bits=8, clip_value=1.0, clip_norm=1.0, weights=(1, 1, 1),
 )  # fmt: skip
 KEY, SIGNATURE = bytes(range(32)), bytes(64)
@@ -195,7 +195,7 @@ def test_a_mutated_reply_at_any_step_never_stops_the_server(at, seed):
     members = {i: Member(id=i, signing_key=bytes([i]) * 32, roster=roster, job="fuzz") for i in ids}
     server = secure_sum(
         Terms(
-            job="fuzz", epoch=0, round=0, shard=0, members=ids, mode="dropout-tolerant", threshold=3, survivors=3,
+            job="fuzz", epoch=0, round=0, shard=0, members=ids, mode="dropout-tolerant", threshold=3, min_crowd=3,
             length=4, ring=32, bits=8, clip_value=1.0, clip_norm=1.0,
         ),
         roster,

@@ -155,7 +155,7 @@ def test_masked_equals_plain_where_the_protocol_asks_for_more_survivors():
     changes = {
         "clients": 24,
         "client_dropout": 0.2,
-        "protocol": {"mode": "dropout-tolerant", "survivors": 6, "colluders": 1},
+        "protocol": {"mode": "dropout-tolerant", "min_crowd": 6, "colluders": 1},
         "estimator": "mean",
     }
     masked, plain = ([told(r) for _, r in make(**changes, secure=secure).rounds()] for secure in (True, False))

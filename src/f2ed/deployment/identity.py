@@ -61,7 +61,7 @@ class Identity(NamedTuple):
             roster=self.roster.keys,
             job=self.roster.job(run),
             shard=lambda round_: self.roster.shard_of(self.id, round_),
-            survivors=max(3, self.roster.min_crowd),
+            min_crowd=max(3, self.roster.min_crowd),
             noise=self.noise,
             clear=self.test,
         )

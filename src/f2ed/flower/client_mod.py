@@ -103,7 +103,7 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
     before = ArrayRecord({name: Array(each.dtype, each.shape, each.stype, each.data) for name, each in given})
     cost = None
     if me.budget is not None:
-        cost = loss(terms, coordinates=len(flat(before)), survivors=terms.survivors)
+        cost = loss(terms, coordinates=len(flat(before)), survivors=terms.min_crowd)
         me.budget.check(cost)
     del message.content[OURS]
     try:

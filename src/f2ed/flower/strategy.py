@@ -92,7 +92,7 @@ class F2ed:
         self._insist(shards, schedule)
         self.malicious = _feared(estimator, self.roster.shards) if malicious is None else malicious
         self.min_shards = 2 * self.malicious + 1 if min_shards is None else min_shards
-        self._protocol = Protocol(mode=mode, survivors=_survivors(mode, self.roster.fewest, self.roster.min_crowd))
+        self._protocol = Protocol(mode=mode, min_crowd=_min_crowd(mode, self.roster.fewest, self.roster.min_crowd))
         self.reports: list[RoundReport] = []
         """One for each round that this object has led."""
         preflight.check(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
@@ -286,7 +286,7 @@ def _feared(estimator: Estimator, shards: int) -> int:
     return withstood(float(getattr(estimator, "contamination", 0.0)), shards)
 
 
-def _survivors(mode: str, smallest: int, crowd: int) -> int | None:
+def _min_crowd(mode: str, smallest: int, crowd: int) -> int | None:
     """Return the fewest members to open in dropout-tolerant mode: what clients insist on, where the shard allows it."""
     if mode == "all-or-nothing":
         return None

@@ -90,7 +90,7 @@ def _hidden_among(experiment: Experiment, mode: Mode | Literal["none"]) -> int:
         return experiment.crowd
     if mode == "dropout-tolerant":
         protocol = experiment.protocol
-        return protocol.survivors or quorum(mode, experiment.crowd, protocol.colluders)[1]
+        return protocol.min_crowd or quorum(mode, experiment.crowd, protocol.colluders)[1]
     return 1
 
 

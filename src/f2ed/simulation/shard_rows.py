@@ -142,7 +142,7 @@ class Sharded:
 def _closed(shard: ShardAudit, terms: Terms, silent: Mapping[ClientId, str]) -> str | None:
     """Say why a shard has no mean: in the clear it has none where the masked one would have had none."""
     missing = [client for client in shard.members if client in silent]
-    if shard.reason is None and len(shard.survivors) >= terms.survivors:
+    if shard.reason is None and len(shard.survivors) >= terms.min_crowd:
         return None
     if not missing:
         return shard.reason

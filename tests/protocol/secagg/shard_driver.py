@@ -23,7 +23,7 @@ def secret(*name) -> bytes:
 
 
 def make_terms(members, mode="dropout-tolerant", **changes) -> Terms:
-    threshold, survivors = quorum(mode, len(members), changes.get("colluders", 0))
+    threshold, min_crowd = quorum(mode, len(members), changes.get("colluders", 0))
     settings = {
         "job": "test",
         "epoch": 0,
@@ -32,7 +32,7 @@ def make_terms(members, mode="dropout-tolerant", **changes) -> Terms:
         "members": tuple(members),
         "mode": mode,
         "threshold": threshold,
-        "survivors": survivors,
+        "min_crowd": min_crowd,
         "length": 20,
         "ring": 32,
         "bits": 16,

@@ -250,7 +250,7 @@ def test_a_client_reveals_exactly_one_share_per_dealer():
 @pytest.mark.parametrize("consistent", [True, False])
 def test_a_client_refuses_a_second_unmask_request_in_the_same_round(consistent):
     """The server asks again with a smaller list of survivors, to subtract one sum from the other."""
-    shard = Shard(6, threshold=5, survivors=5, consistent=consistent)
+    shard = Shard(6, threshold=5, min_crowd=5, consistent=consistent)
     asked = {}
 
     def record(step, client, data):
@@ -313,8 +313,8 @@ def test_two_uploads_under_the_same_masks_cannot_be_had():
 TERMS = [
     pytest.param({"threshold": 3}, {}, "a threshold of 3 for 6 members", id="threshold too low"),
     pytest.param({"colluders": 1, "threshold": 3}, {}, "a threshold of 3", id="threshold too low for colluders"),
-    pytest.param({"survivors": 3}, {}, "sums of 3 may be opened", id="sums smaller than the threshold"),
-    pytest.param({"survivors": 7}, {}, "sums of 7", id="more survivors than members"),
+    pytest.param({"min_crowd": 3}, {}, "sums of 3 may be opened", id="sums smaller than the threshold"),
+    pytest.param({"min_crowd": 7}, {}, "sums of 7", id="more survivors than members"),
     pytest.param({"consistent": False}, {}, "the consistency step is skipped", id="no consistency"),
     pytest.param({"bits": 31}, {}, "overflow a 32-bit sum; use at most 29 bits", id="overflow"),
     pytest.param({"members": (2, 1, 3, 4, 5, 6)}, {}, "in ascending order", id="members out of order"),
@@ -338,7 +338,7 @@ TERMS = [
     pytest.param({"members": (1, 3, 4, 5, 6, 7)}, {}, "is not among the members", id="not a member"),
     pytest.param({"members": (1, 2, 3, 4, 5, 99)}, {}, "client 99 is not on the roster", id="stranger"),
     pytest.param({}, {"colluders": 1}, "allow for 0 colluders; this client asks for 1", id="too few colluders"),
-    pytest.param({}, {"survivors": 5}, "sums of 4 may be opened; this client hides among 5", id="crowd too small"),
+    pytest.param({}, {"min_crowd": 5}, "sums of 4 may be opened; this client hides among 5", id="crowd too small"),
     pytest.param({"mode": "clear"}, {}, "mode 'clear'", id="another mode"),
     pytest.param({}, {"noise": 1.0}, "noise of 0 times the clip; this client asks for 1", id="no noise"),
     pytest.param({"noise": 0.9, "carriers": 4}, {"noise": 1.0}, "noise of 0.9 times", id="noise lowered"),
@@ -351,7 +351,7 @@ TERMS = [
         id="noise that drop-outs would take away",
     ),
     pytest.param(
-        {"noise": 1.0, "carriers": 5, "mode": "dropout-tolerant", "colluders": 1, "survivors": 5},
+        {"noise": 1.0, "carriers": 5, "mode": "dropout-tolerant", "colluders": 1, "min_crowd": 5},
         {},
         "with 1 colluders may be opened; let at most 4 carry it",
         id="noise that colluders would leave out",
@@ -664,7 +664,7 @@ def test_the_server_drops_a_client_whose_destinations_are_not_exactly_the_others
     ],
 )
 def test_the_server_stops_at_the_step_that_too_few_finished(step, did, takes):
-    shard = Shard(5, survivors=4)
+    shard = Shard(5, min_crowd=4)
     reached = []
 
     def request(at, client, data):  # noqa: ARG001  every hook is called alike

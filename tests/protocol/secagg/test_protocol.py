@@ -38,7 +38,7 @@ def test_more_words_than_one_block_are_added_exactly():
 
 
 def test_the_consistency_step_may_be_skipped_where_the_terms_are_strict():
-    shard = Shard(5, threshold=4, survivors=4, consistent=False)
+    shard = Shard(5, threshold=4, min_crowd=4, consistent=False)
     outcome = shard.run(drop=lambda step, client: (step, client) == ("upload", 2))
     assert outcome.survivors == (1, 3, 4, 5)
     assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
@@ -79,7 +79,7 @@ def test_any_drop_outs_open_exactly_or_close_with_a_reason(size, width, gone, co
     outcome = shard.run(drop=lambda step, client: gone.get(client) == step)
     if outcome.reason is None:
         assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
-        assert len(outcome.survivors) >= shard.terms.survivors
+        assert len(outcome.survivors) >= shard.terms.min_crowd
     else:
         assert outcome.total is None
         assert "it takes" in outcome.reason

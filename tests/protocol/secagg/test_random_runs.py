@@ -59,7 +59,7 @@ def test_a_shard_opens_with_the_exact_sum_of_its_survivors_or_says_why_not(batch
         if outcome.reason is None:
             opened += 1
             assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
-            assert len(outcome.survivors) >= shard.terms.survivors
+            assert len(outcome.survivors) >= shard.terms.min_crowd
         else:
             closed += 1
             assert outcome.total is None

@@ -1,5 +1,6 @@
 """The transcript vectors: every message to the byte, every refusal by its name."""
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,12 @@ from f2ed.protocol.secagg.terms import bind
 VECTORS = Path(__file__).parent / "vectors"
 GOOD = json.loads((VECTORS / "secagg_good.json").read_text())["rounds"]
 BAD = json.loads((VECTORS / "secagg_bad.json").read_text())
+
+
+WIRE = {
+    "secagg_good.json": "ac76e101816d89a9438bc1ffabf72e94ae3b2f5cb92f5bc350cf46a840916d0e",
+    "secagg_bad.json": "33b060e01bac351750316980fc6579d2df8c168917b0d52afc9828fec39cf9f6",
+}
 
 
 def name_of(vector):
@@ -106,3 +113,22 @@ def test_the_files_are_what_the_script_writes(monkeypatch):
 
     for file, content in generate.build().items():
         assert json.loads((VECTORS / file).read_text()) == json.loads(json.dumps(content))
+
+
+def wire_bytes(value, name=""):
+    """Yield the bytes of every context, request and reply of a file, in its order."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from wire_bytes(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from wire_bytes(inner, name)
+    elif name in {"context", "request", "reply"}:
+        yield bytes.fromhex(value)
+
+
+@pytest.mark.parametrize("file", WIRE)
+def test_the_wire_format_is_pinned(file):
+    """The files may gain readable names; a changed byte on the wire needs a new protocol version."""
+    found = hashlib.sha256(b"".join(wire_bytes(json.loads((VECTORS / file).read_text())))).hexdigest()
+    assert found == WIRE[file]

@@ -10,7 +10,7 @@ __all__ = ["loss"]
 def loss(terms: Terms, *, coordinates: int, survivors: int) -> float | None:
     """Return the zCDP rho of a sum of so many updates, by the noise of those who do not help the server; None without.
 
-    A client that does not know yet who will survive reckons with the fewest, `terms.survivors`.
+    A client that does not know yet who will survive reckons with the fewest, `terms.min_crowd`.
     """
     if not terms.noise:
         return None

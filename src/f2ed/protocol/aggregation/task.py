@@ -22,7 +22,7 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """`auto` is all-or-nothing up to 10 members, dropout-tolerant above."""
     colluders: int = 0
     threshold: int | None = None
-    survivors: int | None = None
+    min_crowd: int | None = None
     consistent: bool = True
 
     def mode_for(self, members: int) -> Literal["all-or-nothing", "dropout-tolerant"]:
@@ -32,12 +32,12 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.mode
 
     def quorum_for(self, mode: Mode, members: int) -> tuple[int, int]:
-        """Return (threshold, survivors): how many shares rebuild a secret, and the fewest who may be opened."""
-        threshold, survivors = quorum(mode, members, self.colluders)
+        """Return (threshold, min_crowd): how many shares rebuild a secret, and the fewest who may be opened."""
+        threshold, min_crowd = quorum(mode, members, self.colluders)
         if mode == "dropout-tolerant":
             threshold = self.threshold or threshold
-            survivors = self.survivors or max(survivors, threshold)
-        return threshold, survivors
+            min_crowd = self.min_crowd or max(min_crowd, threshold)
+        return threshold, min_crowd
 
 
 @final
@@ -78,7 +78,7 @@ def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
 def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
     mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
-    threshold, survivors = protocol.quorum_for(mode, len(members))
+    threshold, min_crowd = protocol.quorum_for(mode, len(members))
     carriers = _carriers(len(members), task) if task.noise else 1
     noisy = encoding.noisy(task.noise, coordinates=task.coordinates, carriers=carriers)
     return Terms(
@@ -89,7 +89,7 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Ta
         members=members,
         mode=mode,
         threshold=threshold,
-        survivors=survivors,
+        min_crowd=min_crowd,
         colluders=protocol.colluders,
         consistent=protocol.consistent,
         length=encoding.length(task.coordinates),

@@ -33,7 +33,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """The members of this client's shard by round, recomputed from the plan; None trusts the server's deal."""
     colluders: int = 0
     """The fewest colluding members that the terms must allow for."""
-    survivors: int = 3
+    min_crowd: int = 3
     """The fewest members among whose updates this client will have its own opened."""
     subsets: int = 100
     """In how many different sets of survivors of one shard it may be opened: each difference of two sums tells more."""
@@ -82,8 +82,8 @@ def accept(member: Member, terms: Terms) -> None:
         return
     if terms.colluders < member.colluders:
         raise Refusal(f"the terms allow for {terms.colluders} colluders; this client asks for {member.colluders}")
-    if terms.survivors < member.survivors:
-        raise Refusal(f"sums of {terms.survivors} may be opened; this client hides among {member.survivors} or more")
+    if terms.min_crowd < member.min_crowd:
+        raise Refusal(f"sums of {terms.min_crowd} may be opened; this client hides among {member.min_crowd} or more")
 
 
 def begin(state: State, terms: Terms) -> State:

@@ -42,8 +42,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     mode: Mode
     threshold: Count
     """t: how many shares rebuild a secret."""
-    survivors: Count
-    """u_min: the fewest members whose sum may be opened."""
+    min_crowd: Count
+    """u_min: the smallest number of members whose sum may be opened."""
     colluders: Count = 0
     """c: how many members may work with the server."""
     consistent: bool = True
@@ -68,7 +68,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
 
 
 def quorum(mode: Mode, members: int, colluders: int = 0) -> tuple[int, int]:
-    """Return the smallest (threshold, survivors) that `check` accepts."""
+    """Return the smallest (threshold, min_crowd) that `check` accepts."""
     if mode == "clear":
         return 1, 1
     if mode == "all-or-nothing":
@@ -112,10 +112,10 @@ def _check_noise(terms: Terms) -> None:
         return
     if not isfinite(terms.clip_norm):
         raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
-    honest = len(terms.members) if terms.mode == "clear" else terms.survivors - terms.colluders
+    honest = len(terms.members) if terms.mode == "clear" else terms.min_crowd - terms.colluders
     if terms.carriers > honest:
         raise ConfigError(
-            f"noise that takes {terms.carriers} members, and a sum of {terms.survivors} with {terms.colluders} "
+            f"noise that takes {terms.carriers} members, and a sum of {terms.min_crowd} with {terms.colluders} "
             f"colluders may be opened; let at most {honest} carry it"
         )
 
@@ -128,15 +128,15 @@ def _check_quorum(terms: Terms, count: int) -> None:
             f"it must be from {least} to {count}"
         )
     fewest = max(terms.threshold, 3, terms.colluders + 2)
-    if not fewest <= terms.survivors <= count:
+    if not fewest <= terms.min_crowd <= count:
         raise ConfigError(
-            f"sums of {terms.survivors} may be opened among {count} members; it must take {fewest} or more to hide "
+            f"sums of {terms.min_crowd} may be opened among {count} members; it must take {fewest} or more to hide "
             f"one among honest others, and no more than there are"
         )
-    lenient = 10 * terms.threshold < 7 * count or 10 * terms.survivors < 8 * count
+    lenient = 10 * terms.threshold < 7 * count or 10 * terms.min_crowd < 8 * count
     if terms.mode == "dropout-tolerant" and not terms.consistent and lenient:
         raise ConfigError(
-            f"the consistency step is skipped with threshold {terms.threshold} and {terms.survivors} survivors of "
+            f"the consistency step is skipped with threshold {terms.threshold} and {terms.min_crowd} survivors of "
             f"{count}; without it a server can open smaller sums unless these are 0.7 and 0.8 of the members"
         )
 
@@ -146,7 +146,7 @@ def _check_balance(terms: Terms) -> None:
     if not terms.weights:
         return
     *others, heaviest = sorted(terms.weights)
-    if heaviest > (company := sum(others[: terms.survivors - 1 - terms.colluders])):
+    if heaviest > (company := sum(others[: terms.min_crowd - 1 - terms.colluders])):
         raise ConfigError(
             f"a member of weight {heaviest} may be opened with honest others who weigh {company} in all; "
             "lower the cap until nobody outweighs those it hides among"
@@ -170,7 +170,7 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
         b"round",
         *_who(terms, roster),
         unsigned(terms.round),
-        *map(unsigned, (terms.threshold, terms.survivors, terms.colluders, terms.consistent)),
+        *map(unsigned, (terms.threshold, terms.min_crowd, terms.colluders, terms.consistent)),
         *map(unsigned, (terms.length, terms.ring, terms.bits)),
         struct.pack(">dd", terms.clip_value, terms.clip_norm),
         unsigned(terms.weight_cap),

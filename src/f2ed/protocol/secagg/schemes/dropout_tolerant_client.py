@@ -144,7 +144,7 @@ def _out_of_order(what: str, state: State) -> Refusal:
 
 
 def _enough(did: str, count: int, terms: Terms) -> None:
-    least = max(terms.threshold, terms.survivors)
+    least = max(terms.threshold, terms.min_crowd)
     if count < least:
         raise Refusal(f"{count} members {did}; this round needs {least}")
 

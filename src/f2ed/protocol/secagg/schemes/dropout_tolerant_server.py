@@ -75,7 +75,7 @@ class Round:
 
         invite = write(Invite(self._terms))
         peers = yield from gather("keys", dict.fromkeys(self._terms.members, invite), take, self._dropped)
-        self._enough("advertised keys", len(peers), self._terms.survivors)
+        self._enough("advertised keys", len(peers), self._terms.min_crowd)
         return peers
 
     def _share(self, peers: Mapping[ClientId, Advertisement]) -> Generator[Requests, Replies, dict[ClientId, Shares]]:
@@ -90,7 +90,7 @@ class Round:
 
         ask = write(Peers(tuple(peers.values())))
         shares = yield from gather("shares", dict.fromkeys(peers, ask), take, self._dropped)
-        self._enough("shared their secrets", len(shares), self._terms.survivors)
+        self._enough("shared their secrets", len(shares), self._terms.min_crowd)
         return shares
 
     def _upload(
@@ -103,7 +103,7 @@ class Round:
                     boxes[parcel.recipient].append(parcel)
         requests = {client: write(Delivery(tuple(box))) for client, box in boxes.items()}
         uploaded = yield from gather("upload", requests, adder.take, self._dropped)
-        self._enough("uploaded", len(uploaded), self._terms.survivors)
+        self._enough("uploaded", len(uploaded), self._terms.min_crowd)
         return tuple(uploaded)
 
     def _unmask(
