@@ -128,14 +128,14 @@ def test_a_wrong_key_is_refused_before_anything_starts(f2ed, file, tmp_path):
 def test_ctrl_c_is_safe_and_the_run_goes_on_afterwards(f2ed, file, monkeypatch):
     from f2ed.experiments import runner
 
-    append = runner._append
+    append = runner.append
 
     def interrupted(path, content):
         append(path, content)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "_append", interrupted)
+        patch.setattr(runner, "append", interrupted)
         status, out, _ = f2ed("run", file)
     assert status == 130
     assert "Nothing is lost" in out

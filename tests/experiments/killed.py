@@ -26,7 +26,7 @@ def arm(stage, fatal):
 
         return wrapped
 
-    append, replace = runner._append, runner._replace
+    append, replace = runner.append, runner.write_atomic
 
     def half_a_line(path, content):
         nonlocal seen
@@ -35,18 +35,18 @@ def arm(stage, fatal):
         if seen == fatal + 1:
             die()
 
-    def before_the_checkpoint(path, content):
+    def before_the_checkpoint(path, content, **mode):
         nonlocal seen
         seen += path.suffix == ".checkpoint"
-        return die() if seen == fatal + 1 else replace(path, content)
+        return die() if seen == fatal + 1 else replace(path, content, **mode)
 
-    def before_the_rename(path, content):
+    def before_the_rename(path, content, **mode):
         nonlocal seen
         seen += path.suffix == ".checkpoint"
         if seen == fatal + 1:
             path.with_name(f"{path.name}.{os.getpid()}.new").write_bytes(content[:100])
             die()
-        replace(path, content)
+        replace(path, content, **mode)
 
     match stage:
         case "train":
@@ -54,11 +54,11 @@ def arm(stage, fatal):
         case "sum":
             Sharded.__call__ = in_round(Sharded.__call__, fatal + 1)
         case "record":
-            runner._append = half_a_line
+            runner.append = half_a_line
         case "checkpoint":
-            runner._replace = before_the_checkpoint
+            runner.write_atomic = before_the_checkpoint
         case "rename":
-            runner._replace = before_the_rename
+            runner.write_atomic = before_the_rename
 
 
 if __name__ == "__main__":

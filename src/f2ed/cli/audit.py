@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from f2ed.core.errors import ConfigError, MissingExtra
+from f2ed.core.files import append
 
 try:
     import torch
@@ -147,8 +148,7 @@ def _note(file: Path, out: Path, haul: _Haul) -> None:
     for name, caption in haul.pictures:
         png = b64encode((out / name).read_bytes()).decode()
         lines.append({"record": "picture", "caption": caption, "png": png})
-    with file.open("ab") as records:
-        records.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
+    append(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def _write(out: Path, name: str, settings: Settings, haul: _Haul, recorded: list[str]) -> None:

@@ -1,45 +1,126 @@
-"""Files that survive a crash: whole or not at all, and one writer at a time."""
+"""Files that survive a crash: written whole or not at all, appended durably, with one writer at a time."""
 
-import fcntl
 import os
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["locked", "write_atomic"]
+__all__ = ["append", "locked", "write_atomic"]
 
-
-@contextmanager
-def locked(path: Path, what: str, setting: str) -> Iterator[None]:
-    """Hold the lock beside a file, in a folder that only this user may enter; whoever else wants it waits."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise ConfigError(
-            f"{what} cannot be kept in {path.parent}: {error.strerror}; name another place with {setting} in its "
-            "node-config"
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
+_POLL_SECONDS = 0.25
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file so that a crash leaves the old one or the new one, and return when it is on the disk."""
-    beside = path.with_name(path.name + ".new")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    """Replace a file so that a crash leaves the old one or the new one, and return once it is on the disk.
+
+    Only the owner may read the new file unless `mode` (minus the umask) says otherwise.
+    """
+    fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
-        os.fsync(folder)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            _write_through(file.fileno(), data)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file, which is created if it is missing, and return once it is on the disk."""
+    with path.open("ab") as file:
+        _write_through(file.fileno(), data)
+
+
+@contextmanager
+def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[None]:
+    """Hold the lock of a file; wait for it, at most `wait` seconds if given, then raise `ConfigError`.
+
+    The lock is a file beside it that ends in .lock and covers all files of the same stem. It ends with the process
+    that holds it, so unfinished writes that are found were cut off by a crash and are removed. A missing folder is
+    created for this user only. `remedy` completes the sentence "wait, or …" of the errors.
+    """
+    lock = path.with_suffix(".lock")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = _acquire(lock, None if wait is None else time.monotonic() + wait)
+    except OSError as error:
+        raise ConfigError(f"{lock} cannot be created: {error.strerror}; {remedy}") from None
+    if held is None:
+        raise ConfigError(f"another process is using {path}; wait until it has finished, or {remedy}")
+    try:
+        for unfinished in path.parent.glob(f"{escape(path.stem)}.*.new"):
+            unfinished.unlink(missing_ok=True)
+        yield
     finally:
-        os.close(folder)
+        # Before the lock is released: whoever waited for it finds that it is gone, and creates another.
+        with suppress(OSError):
+            lock.unlink()
+        os.close(held)
+
+
+def _write_through(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+    os.fsync(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable, on systems that can open a folder."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _acquire(lock: Path, deadline: float | None) -> int | None:
+    """Return a handle that holds the lock, or None after the deadline."""
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not _flock(handle, deadline):
+                os.close(handle)
+                return None
+            if _is_current(lock, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _flock(handle: int, deadline: float | None) -> bool:
+    """Lock an open file; on systems without such locks, assume that no other process wants it."""
+    try:
+        import fcntl  # noqa: PLC0415  not on every system
+    except ModuleNotFoundError:
+        return True
+    if deadline is None:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return True
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_current(lock: Path, handle: int) -> bool:
+    """Whether the locked file is still the one under this name: its last holder removes it."""
+    try:
+        found = lock.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(handle)
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)

@@ -66,7 +66,7 @@ class FileStore:
     def open(self, job: str) -> Iterator["_File"]:
         """Lock the job: a second message waits until the first is answered."""
         path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
-        with locked(path, "the state of this node", "f2ed-state"):
+        with locked(path, remedy="name another folder with f2ed-state in the node config"):
             yield _File(path)
         _forget_old(self._folder)
 

@@ -4,14 +4,12 @@ After every round its record is appended and then the state is put in place of t
 whenever a run is killed, the records before the saved state are right, and any after it are dropped.
 """
 
-import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.files import append, locked, write_atomic
 from f2ed.experiments.file import File
 from f2ed.experiments.grid import Cell, expand, located
 from f2ed.learning import AnyDataset, Data
@@ -29,8 +27,8 @@ __all__ = ["Event", "Loaded", "place", "prepare", "run_all", "run_cell"]
 Loaded = Mapping[AnyDataset, Data]
 Kind = Literal["began", "round", "finished", "skipped"]
 
-_PATIENCE = 12
-"""Quarters of a second to wait for a lock."""
+_LOCK_SECONDS = 3.0
+"""The processes of a run that was killed need a moment to notice."""
 
 
 class Event(NamedTuple):
@@ -121,7 +119,8 @@ def run_cell(
         return
     if path.suffix == ".gz":
         raise ConfigError(f"{path} is compressed but not finished; gunzip it to go on, or delete it to begin anew")
-    with _alone(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path, wait=_LOCK_SECONDS, remedy="choose another --out"):
         simulation = Simulation(
             cell.experiment,
             name=cell.name,
@@ -133,11 +132,11 @@ def run_cell(
             say=say,
         )
         log, state = _taken_up(path, simulation) or (RunLog(simulation.header, ()), None)
-        _replace(path, line(log.header) + b"".join(map(line, log.rounds)))
+        write_atomic(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
         yield "began", log
         for after, record in simulation.rounds(state):
-            _append(path, line(record))
-            _replace(_checkpoint(path), pack(after, simulation.digest))
+            append(path, line(record))
+            write_atomic(_checkpoint(path), pack(after, simulation.digest), mode=0o666)
             log = log._replace(rounds=(*log.rounds, record))
             yield "round", log
         _checkpoint(path).unlink(missing_ok=True)
@@ -187,52 +186,3 @@ def _check_device(path: Path, before: RunHeader, now: RunHeader) -> None:
             f"{path} was begun on {before.device}, and this is {now.device}, which rounds otherwise; "
             "go on there, or delete the file to begin anew"
         )
-
-
-def _append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put the content in place of the file's, whole or not at all."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with fresh.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the run's lock, which goes with the process however that ends; refuse if another process holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_suffix(".lock")
-    with lock.open("w") as held:
-        if not _locked(held):
-            raise ConfigError(f"another process is at work on {path}; wait for it, or choose another --out")
-        for unfinished in path.parent.glob(f"{path.stem}.*.new"):
-            unfinished.unlink()
-        yield
-    lock.unlink(missing_ok=True)
-
-
-def _locked(file: IO[str]) -> bool:
-    """Lock the file; where the system has no such locks, trust that nobody runs the same twice."""
-    try:
-        import fcntl  # noqa: PLC0415  not on every system
-    except ModuleNotFoundError:
-        return True
-    # Processes of a run that was killed need a moment to notice.
-    for attempt in range(_PATIENCE):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if attempt + 1 < _PATIENCE:
-                time.sleep(0.25)
-        else:
-            return True
-    return False

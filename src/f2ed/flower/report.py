@@ -6,6 +6,7 @@ from typing import final
 
 import msgspec
 
+from f2ed.core import files
 from f2ed.estimators import Estimate
 from f2ed.guarantees import Meter, Region
 from f2ed.protocol.aggregation import Audit
@@ -119,5 +120,4 @@ def report(
 def append(path: Path, each: RoundReport) -> None:
     """Add the line to a file of JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        file.write(msgspec.json.encode(each) + b"\n")
+    files.append(path, msgspec.json.encode(each) + b"\n")

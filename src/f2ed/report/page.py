@@ -1,6 +1,5 @@
 """The page: one HTML file that needs nothing else, not even a network."""
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from f2ed.core.errors import MissingExtra
+from f2ed.core.files import write_atomic
 from f2ed.report.payload import payload
 from f2ed.report.reading import SHOWN_ROUNDS, Problem, read_runs
 
@@ -38,9 +38,7 @@ def write_page(paths: Sequence[Path], out: Path, *, title: str = "", about: str 
     data = payload(runs, problems)
     text = render(data, about=about, title=title or (paths[0].resolve().stem if len(paths) == 1 else "Runs"))
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.part")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, out)  # noqa: PTH105  who looks at the old page never sees half of the new one
+    write_atomic(out, text.encode(), mode=0o666)
     return PageSummary(out, len(runs), data["verdict"]["headline"], tuple(problems))
 
 

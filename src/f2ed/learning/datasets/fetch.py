@@ -8,10 +8,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.files import write_atomic
 from f2ed.learning.datasets.archive import Archive, Fetch, FetchError, check
 from f2ed.learning.datasets.base import Progress, Say
 from f2ed.learning.datasets.idx import unpacked
@@ -107,10 +107,4 @@ def _keep(archive: Archive, files: dict[str, Path], to: Path) -> None:
     for name, path in files.items():
         packed = path.read_bytes()
         final = to / (f"{name}.gz" if packed[:2] == b"\x1f\x8b" else name)
-        partial = final.with_suffix(".part")
-        try:
-            partial.write_bytes(packed)
-            partial.replace(final)
-        finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
+        write_atomic(final, packed, mode=0o666)

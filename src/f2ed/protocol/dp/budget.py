@@ -38,7 +38,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     def pay(self, loss: float | None) -> float:
         """Write the loss down, or refuse it; return the epsilon that all comes to."""
-        with locked(self.path, "the ledger of this node's privacy", "f2ed-ledger"):
+        with locked(self.path, remedy="name another ledger with f2ed-ledger in the node config"):
             rho, after = self._after(loss)
             write_atomic(self.path, msgspec.json.encode(_Spent(rho)))
         return after
