@@ -5,10 +5,10 @@ from typing import get_args
 from f2ed import attacks as a
 
 EXAMPLES = {
-    a.KA: a.KA(),
-    a.TMA: a.TMA(),
-    a.MPA: a.MPA(images=3),
-    a.MRA: a.MRA(),
+    a.KrumAttack: a.KrumAttack(),
+    a.TrimmedMeanAttack: a.TrimmedMeanAttack(),
+    a.ModelPoisoning: a.ModelPoisoning(images=3),
+    a.ModelReplacement: a.ModelReplacement(),
     a.DBA: a.DBA(),
     a.ALIE: a.ALIE(),
     a.IPM: a.IPM(),
@@ -26,13 +26,13 @@ EXAMPLES = {
 MEMBERS = get_args(a.AnyAttack)
 ALL = list(EXAMPLES.values())
 EXTRA = [
-    a.KA(variant="released"),
-    a.TMA(variant="released"),
-    a.TMA(space="weights", b=3.0),
-    a.MPA(images=3, variant="released"),
-    a.MPA(images=3, strategy="explicit", optimizer="adam", boost="shard"),
-    a.MRA(variant="released"),
-    a.MRA(boost="shard", alpha=0.5),
+    a.KrumAttack(variant="released"),
+    a.TrimmedMeanAttack(variant="released"),
+    a.TrimmedMeanAttack(space="weights", b=3.0),
+    a.ModelPoisoning(images=3, variant="released"),
+    a.ModelPoisoning(images=3, strategy="explicit", optimizer="adam", boost="shard"),
+    a.ModelReplacement(variant="released"),
+    a.ModelReplacement(boost="shard", alpha=0.5),
     a.DBA(variant="released"),
     a.DBA(rounds=(3, 5), boost=10.0),
     a.ALIE(z=1.5),

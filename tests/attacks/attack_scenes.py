@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from f2ed.attacks import AS_THE_HONEST, Crew, Exam, Examples, Palette, Schedule, View
+from f2ed.attacks import (
+    NO_OVERRIDES,
+    AttackerView,
+    EvaluationData,
+    Examples,
+    MaliciousClients,
+    Palette,
+    TrainingOverrides,
+)
 from f2ed.estimators import FilterL2
 
 N, M, D = 20, 5, 41
@@ -31,7 +39,7 @@ def view(
     n = sum(map(len, shards))
     updates = (rng.normal(size=(n, d)) * spread + rng.normal(size=d)).astype(kind)
     honest = sorted(set(range(n)) - set(malicious))
-    return View(
+    return AttackerView(
         own=updates[list(malicious)],
         benign=updates[honest] if full else None,
         model=rng.normal(size=d).astype(kind),
@@ -60,32 +68,32 @@ class Softmax:
 
     model: np.ndarray
     classes: int
-    honest: Schedule
+    honest: TrainingOverrides
     calls: list
 
-    def __call__(self, data, *, schedule=AS_THE_HONEST, start=None, pull=None, mask=None):
-        self.calls.append((data, schedule, start, pull, mask))
+    def __call__(self, data, *, overrides=NO_OVERRIDES, start=None, proximal=None, mask=None):
+        self.calls.append((data, overrides, start, proximal, mask))
         start = np.broadcast_to(self.model if start is None else start, (len(data), len(self.model)))
         trained = [
             self._one(
                 start[i].copy(),
                 examples,
-                schedule,
-                pull and (pull.strength, np.broadcast_to(pull.center, start.shape)[i]),
+                overrides,
+                proximal and (proximal.strength, np.broadcast_to(proximal.center, start.shape)[i]),
                 None if mask is None else mask[i],
             )
             for i, examples in enumerate(data)
         ]
         return np.stack(trained) - start
 
-    def _one(self, weights, examples, schedule, pull, mask):
-        epochs, lr = schedule.epochs or self.honest.epochs, schedule.lr or self.honest.lr
-        batch = schedule.batch_size or self.honest.batch_size
+    def _one(self, weights, examples, overrides, proximal, mask):
+        epochs, lr = overrides.epochs or self.honest.epochs, overrides.lr or self.honest.lr
+        batch = overrides.batch_size or self.honest.batch_size
         for _ in range(epochs):
             for at in range(0, len(examples.labels), batch):
                 slope = self.gradient(weights, examples.images[at : at + batch], examples.labels[at : at + batch])
-                if pull:
-                    slope = slope + pull[0] * (weights - pull[1])
+                if proximal:
+                    slope = slope + proximal[0] * (weights - proximal[1])
                 weights = weights - lr * (slope if mask is None else slope * mask)
         return weights.astype(np.float32)
 
@@ -115,17 +123,17 @@ def pictures(count, rng):
     return Examples(images.astype(np.float32), labels)
 
 
-def exam(seed=5, palette=PLAIN):
+def evaluation(seed=5, palette=PLAIN):
     rng = np.random.default_rng(seed)
-    return Exam(pictures(60, rng), CLASSES, palette, rng)
+    return EvaluationData(pictures(60, rng), CLASSES, palette, rng)
 
 
-def crew(attack, *, malicious=MALICIOUS, seed=0, current=3, palette=PLAIN):
+def clients(attack, *, malicious=MALICIOUS, seed=0, current=3, palette=PLAIN):
     rng = np.random.default_rng(seed)
-    honest = Schedule(epochs=2, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10)
+    honest = TrainingOverrides(epochs=2, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10)
     model = rng.normal(size=CLASSES * SIDE * SIDE).astype(np.float32) * 0.01
     train = Softmax(model, CLASSES, honest, [])
-    return Crew(
+    return MaliciousClients(
         data=tuple(pictures(40, rng) for _ in malicious),
         train=train,
         model=model,
@@ -134,7 +142,7 @@ def crew(attack, *, malicious=MALICIOUS, seed=0, current=3, palette=PLAIN):
         malicious=malicious,
         classes=CLASSES,
         palette=palette,
-        goal=attack.goal(exam(palette=palette)),
+        goal=attack.goal(evaluation(palette=palette)),
         round=current,
         rng=np.random.default_rng(seed + 1),
     )

@@ -1,4 +1,4 @@
-"""Attacks drive real local training through the crew, and a plain mean falls for them."""
+"""Attacks drive real local training through the clients, and a plain mean falls for them."""
 
 from functools import cache
 
@@ -10,7 +10,7 @@ import torch
 from f2ed import attacks as a
 from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2, Mean
-from f2ed.learning import ClientData, Cohort, Evaluator, Job, Pull, Samples, Training, flatten
+from f2ed.learning import ClientData, Cohort, Evaluator, Job, Samples, Training, flatten
 from f2ed.learning.datasets import Digits
 from f2ed.learning.models import Mlp
 from tests.attacks.attack_examples import EXAMPLES, name
@@ -32,17 +32,17 @@ def clients():
 
 
 class Work:
-    """The crew's training by a cohort: each call is another time in the same round."""
+    """The clients's training by a cohort: each call is another time in the same round."""
 
     def __init__(self, cohort, model, current):
         self.cohort, self.model, self.current, self.calls = cohort, model, current, 0
 
-    def __call__(self, data, *, schedule=a.AS_THE_HONEST, start=None, pull=None, mask=None):
-        settings = {"local_epochs": schedule.epochs, "lr": schedule.lr, "momentum": schedule.momentum}
+    def __call__(self, data, *, overrides=a.NO_OVERRIDES, start=None, proximal=None, mask=None):
+        settings = {"local_epochs": overrides.epochs, "lr": overrides.lr, "momentum": overrides.momentum}
         settings |= {
-            "weight_decay": schedule.weight_decay,
-            "batch_size": schedule.batch_size,
-            "optimizer": schedule.optimizer,
+            "weight_decay": overrides.weight_decay,
+            "batch_size": overrides.batch_size,
+            "optimizer": overrides.optimizer,
         }
         training = msgspec.structs.replace(TRAINING, **{k: v for k, v in settings.items() if v is not None})
         self.calls += 1
@@ -52,7 +52,7 @@ class Work:
                 ClientData.of(Samples(*data[i])),
                 training,
                 start=None if start is None else start[i],
-                pull=pull and Pull(pull.strength, pull.center.expand(len(data), -1)[i]),
+                proximal=proximal and a.ProximalTerm(proximal.strength, proximal.center.expand(len(data), -1)[i]),
                 mask=None if mask is None else mask[i],
                 time=self.calls,
             )
@@ -69,16 +69,18 @@ def run(attack, estimator, rounds=6):
     module = Mlp(hidden=(32,)).build(data.shape, data.classes)
     evaluator, cohort, model = Evaluator(module), Cohort(module), flatten(module)
     palette = a.Palette(data.black, data.white)
-    goal = attack.goal(a.Exam(a.Examples(data.test.images, data.test.labels), data.classes, palette, stream(0, "goal")))
+    goal = attack.goal(
+        a.EvaluationData(a.Examples(data.test.images, data.test.labels), data.classes, palette, stream(0, "goal"))
+    )
     honest = [client for client in range(N) if client not in MALICIOUS]
     for current in range(rounds):
         jobs = [Job(client, ClientData.of(clients()[client]), TRAINING) for client in honest]
         updates = dict(zip(honest, cohort(model, jobs, seed=0, round_=current), strict=True))
-        crew = a.Crew(
+        malicious = a.MaliciousClients(
             data=tuple(a.Examples(clients()[client].images, clients()[client].labels) for client in MALICIOUS),
             train=Work(cohort, model, current),
             model=model,
-            honest=a.Schedule(epochs=5, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10),
+            honest=a.TrainingOverrides(epochs=5, lr=0.2, momentum=0.0, weight_decay=0.0, batch_size=10),
             shards=SHARDS,
             malicious=MALICIOUS,
             classes=data.classes,
@@ -87,8 +89,8 @@ def run(attack, estimator, rounds=6):
             round=current,
             rng=stream(0, "crew", current),
         )
-        view = a.View(
-            own=attack.train(crew),
+        view = a.AttackerView(
+            own=attack.train(malicious),
             benign=torch.stack([updates[client] for client in honest]),
             model=model,
             estimator=estimator,
@@ -113,10 +115,10 @@ def test_any_attack_runs_for_a_round(attack):
 
 
 def test_model_replacement_opens_a_backdoor_that_a_filter_keeps_shut():
-    accuracy, success = run(a.MRA(), Mean())
+    accuracy, success = run(a.ModelReplacement(), Mean())
     assert accuracy > 0.8
     assert success > 0.9
-    accuracy, success = run(a.MRA(), FilterL2(0.2))
+    accuracy, success = run(a.ModelReplacement(), FilterL2(0.2))
     assert accuracy > 0.8
     assert success < 0.1
 
@@ -128,7 +130,7 @@ def test_the_bars_of_four_clients_together_open_a_backdoor():
 
 
 def test_model_poisoning_fools_a_plain_mean_on_the_images_it_chose():
-    attack = a.MPA(images=5, strategy="explicit")
+    attack = a.ModelPoisoning(images=5, strategy="explicit")
     assert run(attack, Mean())[1] > 0.7
     accuracy, success = run(attack, FilterL2(0.2))
     assert accuracy > 0.8

@@ -12,7 +12,7 @@ import f2ed.attacks.base
 from f2ed import attacks as a
 from f2ed.core.errors import ConfigError
 from tests.attacks.attack_examples import ALL, EXAMPLES, EXTRA, MEMBERS, name
-from tests.attacks.attack_scenes import ALONE, D, M, contaminated, crew, exam, shard_means, view
+from tests.attacks.attack_scenes import ALONE, D, M, clients, contaminated, evaluation, shard_means, view
 
 EVERY = pytest.mark.parametrize("attack", ALL + EXTRA, ids=name)
 KNOWLEDGE = pytest.mark.parametrize("knowledge", ["full", "partial"])
@@ -140,7 +140,7 @@ def test_tensors_that_stay_where_they_are_give_the_same(attack, knowledge, aware
 @KNOWLEDGE
 def test_without_sharding_it_makes_no_difference_to_know_the_shards(attack, knowledge):
     """Each client is its own shard, so shard means are clients; rows come in another order, so lots may differ."""
-    if isinstance(attack, a.Gaussian | a.TMA) or attack == a.DBA(rounds=(3, 5), boost=10.0):
+    if isinstance(attack, a.Gaussian | a.TrimmedMeanAttack) or attack == a.DBA(rounds=(3, 5), boost=10.0):
         pytest.skip("draws lots for each row" if not isinstance(attack, a.DBA) else "turns of single clients")
     malicious = (1, 3, 7, 16, 19)
     seen = [view(shards=ALONE, malicious=malicious) for _ in range(2)]
@@ -167,13 +167,13 @@ def test_a_shard_aware_attack_moves_the_contaminated_shards_alone(attack):
     before, after = shard_means(seen, seen.own), shard_means(seen, setting(attack, aware=True)(seen))
     clean = [index for index in range(len(seen.shards)) if index not in contaminated(seen)]
     np.testing.assert_array_equal(after[clean], before[clean])
-    if not (isinstance(attack, a.KA) and attack.variant == "original"):  # it may give up
+    if not (isinstance(attack, a.KrumAttack) and attack.variant == "original"):  # it may give up
         assert (np.abs(after - before).max(axis=1)[contaminated(seen)] > 1e-6).all()
 
 
 @EVERY
 def test_training_gives_one_update_for_each_malicious_client(attack):
-    at_work = crew(attack)
+    at_work = clients(attack)
     before = [(data.images.copy(), data.labels.copy()) for data in at_work.data]
     own = attack.train(at_work)
     assert own.shape == (M, len(at_work.model))
@@ -181,22 +181,22 @@ def test_training_gives_one_update_for_each_malicious_client(attack):
     for data, (images, labels) in zip(at_work.data, before, strict=True):
         np.testing.assert_array_equal(data.images, images)
         np.testing.assert_array_equal(data.labels, labels)
-    np.testing.assert_array_equal(attack.train(crew(attack)), own)
+    np.testing.assert_array_equal(attack.train(clients(attack)), own)
 
 
 @EVERY
 def test_who_trains_honestly_says_so(attack):
-    at_work = crew(attack)
+    at_work = clients(attack)
     honest = at_work.train(at_work.data)
     assert attack.trains_honestly == np.array_equal(attack.train(at_work), honest)
 
 
 @EVERY
 def test_a_goal_shows_images_and_wants_labels(attack):
-    goal = attack.goal(exam())
+    goal = attack.goal(evaluation())
     if goal is None:
-        assert not isinstance(attack, a.MRA | a.DBA | a.MPA | a.Neurotoxin)
+        assert not isinstance(attack, a.ModelReplacement | a.DBA | a.ModelPoisoning | a.Neurotoxin)
         return
-    assert goal.images.shape[1:] == exam().test.images.shape[1:]
+    assert goal.images.shape[1:] == evaluation().test.images.shape[1:]
     assert len(goal.images) == len(goal.wanted) == len(goal.labels)
     assert goal.success(goal.wanted) == (1.0, 1.0)

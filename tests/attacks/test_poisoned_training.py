@@ -10,7 +10,7 @@ from f2ed import attacks as a
 from f2ed.attacks._common.triggers import copied, paint, poisoned
 from f2ed.attacks.neurotoxin import quiet
 from f2ed.core.errors import ConfigError
-from tests.attacks.attack_scenes import CLASSES, M, crew, exam, pictures, shard_means, view
+from tests.attacks.attack_scenes import CLASSES, M, clients, evaluation, pictures, shard_means, view
 
 PALETTE = a.Palette(black=-0.4, white=2.8)
 BLANK = np.zeros((3, 1, 28, 28), np.float32)
@@ -96,8 +96,8 @@ def test_success_is_counted_with_and_without_the_images_of_the_target_class():
 
 
 def test_a_backdoor_is_measured_on_triggered_test_images():
-    test = exam(palette=PALETTE)
-    goal = a.MRA(target=1, trigger=a.Square(size=2)).goal(test)
+    test = evaluation(palette=PALETTE)
+    goal = a.ModelReplacement(target=1, trigger=a.Square(size=2)).goal(test)
     assert (goal.images[:, :, :2, :2] == np.float32(2.8)).all()
     np.testing.assert_array_equal(goal.images[:, :, 2:], test.test.images[:, :, 2:])
     assert (goal.wanted == 1).all()
@@ -105,9 +105,9 @@ def test_a_backdoor_is_measured_on_triggered_test_images():
 
 
 def test_a_goal_on_tensors_is_made_of_tensors():
-    test = exam()
-    goal = a.MPA(images=5).goal(test._replace(test=a.Examples(*map(torch.from_numpy, test.test))))
-    same = a.MPA(images=5).goal(exam())
+    test = evaluation()
+    goal = a.ModelPoisoning(images=5).goal(test._replace(test=a.Examples(*map(torch.from_numpy, test.test))))
+    same = a.ModelPoisoning(images=5).goal(evaluation())
     assert isinstance(goal.wanted, torch.Tensor)
     np.testing.assert_array_equal(goal.wanted.numpy(), same.wanted)
     assert goal.success(goal.wanted) == (1.0, 1.0)
@@ -115,7 +115,7 @@ def test_a_goal_on_tensors_is_made_of_tensors():
 
 def test_a_target_that_is_no_class_is_refused():
     with pytest.raises(ConfigError, match="label 4 is none of the 4 classes"):
-        a.MRA(target=4).goal(exam())
+        a.ModelReplacement(target=4).goal(evaluation())
 
 
 # Label flip
@@ -133,7 +133,7 @@ def test_a_flip_to_a_label_that_is_no_class_is_refused():
 
 
 def test_flipped_labels_move_the_model_against_the_honest_way():
-    at_work = crew(a.LabelFlip())
+    at_work = clients(a.LabelFlip())
     honest = at_work.train(at_work.data)
     assert (np.einsum("ij,ij->i", a.LabelFlip().train(at_work), honest) < 0).all()
 
@@ -143,53 +143,55 @@ def test_flipped_labels_move_the_model_against_the_honest_way():
 
 def test_model_replacement_makes_the_mean_the_backdoored_model():
     seen = view(kind=np.float64)
-    sent = a.MRA()(seen)
+    sent = a.ModelReplacement()(seen)
     np.testing.assert_allclose(sent, 4 * seen.own)  # 20 clients, 5 of them malicious
     np.testing.assert_allclose(sent.sum(0) / 20, seen.own.mean(0))
 
 
 def test_boosts_by_a_number_by_the_shard_and_to_replace_shards():
     seen = view(kind=np.float64)  # 16 and 19 share a shard of four, 3 and 7 another, 1 is alone in one
-    assert pytest.approx(7 * seen.own) == a.MRA(boost=7.0)(seen)
+    assert pytest.approx(7 * seen.own) == a.ModelReplacement(boost=7.0)(seen)
     shares = np.array([2, 2, 2, 4, 2])[:, None]
-    assert pytest.approx(shares * seen.own) == a.MRA(boost="shard")(seen)
+    assert pytest.approx(shares * seen.own) == a.ModelReplacement(boost="shard")(seen)
 
 
 def test_a_shard_aware_backdoor_lands_the_shard_means_on_the_trained_update():
     seen = view(kind=np.float64)
-    landed = shard_means(seen, a.MRA(boost="shard", shard_aware=True, knowledge="full")(seen))
+    landed = shard_means(seen, a.ModelReplacement(boost="shard", shard_aware=True, knowledge="full")(seen))
     np.testing.assert_allclose(landed[1], seen.own[3])
     np.testing.assert_allclose(landed[3], seen.own[1:3].mean(0))
-    replaced = shard_means(seen, a.MRA(shard_aware=True, knowledge="full")(seen))
+    replaced = shard_means(seen, a.ModelReplacement(shard_aware=True, knowledge="full")(seen))
     np.testing.assert_allclose(replaced[1], 5 / 3 * seen.own[3])  # 5 shards, 3 contaminated
 
 
 def test_training_settings_left_out_are_those_of_the_honest():
-    at_work = crew(a.MRA())
-    a.MRA(lr=0.05, momentum=0.9).train(at_work)
-    assert last(at_work)[1] == a.Schedule(lr=0.05, momentum=0.9)
+    at_work = clients(a.ModelReplacement())
+    a.ModelReplacement(lr=0.05, momentum=0.9).train(at_work)
+    assert last(at_work)[1] == a.TrainingOverrides(lr=0.05, momentum=0.9)
 
 
 def test_alpha_pulls_the_model_towards_the_global_one():
-    far, near = (np.linalg.norm(a.MRA(alpha=alpha).train(crew(a.MRA()))) for alpha in (1.0, 0.3))
+    far, near = (
+        np.linalg.norm(a.ModelReplacement(alpha=alpha).train(clients(a.ModelReplacement()))) for alpha in (1.0, 0.3)
+    )
     assert near < 0.9 * far
 
 
 def test_model_replacement_opens_a_backdoor_in_a_plain_mean():
-    attack = a.MRA(target=1, epochs=20)
-    at_work = crew(attack, palette=a.Palette())
+    attack = a.ModelReplacement(target=1, epochs=20)
+    at_work = clients(attack, palette=a.Palette())
     clean = at_work.model + at_work.train(at_work.data).mean(0)
     bad = at_work.model + attack.train(at_work).mean(0)
     goal = at_work.goal
     before, after = (goal.success(at_work.train.scores(w, goal.images).argmax(1)).others for w in (clean, bad))
     assert before < 0.2
     assert after > 0.8
-    assert accuracy(at_work, bad, *exam().test) > 0.8
+    assert accuracy(at_work, bad, *evaluation().test) > 0.8
 
 
 def test_the_authors_mra_scales_nothing_and_paints_a_normalized_zero_on_all_images():
-    attack = a.MRA(variant="released")
-    at_work = crew(attack, palette=PALETTE)
+    attack = a.ModelReplacement(variant="released")
+    at_work = clients(attack, palette=PALETTE)
     attack.train(at_work)
     for data in last(at_work)[0]:
         assert (data.images[:, :, :5, :5] == 0).all()
@@ -205,12 +207,12 @@ def test_the_authors_mra_scales_nothing_and_paints_a_normalized_zero_on_all_imag
 
 def test_each_kind_of_attacker_paints_its_own_bar_and_all_are_measured():
     attack = a.DBA(share=1.0)
-    at_work = crew(attack)
+    at_work = clients(attack)
     attack.train(at_work)
     bars = a.Bars().boxes(at_work.data[0].images)
     for rank, data in enumerate(last(at_work)[0]):
         np.testing.assert_array_equal(data.images, paint(at_work.data[rank].images, [bars[rank % 4]], 1.0))
-    np.testing.assert_array_equal(at_work.goal.images, paint(exam().test.images, bars, 1.0))
+    np.testing.assert_array_equal(at_work.goal.images, paint(evaluation().test.images, bars, 1.0))
 
 
 def test_in_a_single_shot_each_kind_attacks_in_its_round_alone():
@@ -218,7 +220,7 @@ def test_in_a_single_shot_each_kind_attacks_in_its_round_alone():
     seen = view(current=3)
     factors = np.array([10, 1, 1, 1, 10])[:, None]  # ranks 0 and 4 are of the first kind
     np.testing.assert_array_equal(attack(seen), (factors * seen.own).astype(np.float32))
-    at_work = crew(attack, current=3)
+    at_work = clients(attack, current=3)
     honest = at_work.train(at_work.data)
     own = attack.train(at_work)
     np.testing.assert_array_equal(own[1:4], honest[1:4])
@@ -229,12 +231,12 @@ def test_in_a_single_shot_each_kind_attacks_in_its_round_alone():
 
 def test_the_authors_dba_measures_the_last_bar_alone():
     attack = a.DBA(variant="released")
-    at_work = crew(attack)
+    at_work = clients(attack)
     bars = a.Bars().boxes(at_work.data[0].images)
-    np.testing.assert_array_equal(at_work.goal.images, paint(exam().test.images, bars[3:], 1.0))
+    np.testing.assert_array_equal(at_work.goal.images, paint(evaluation().test.images, bars[3:], 1.0))
     attack.train(at_work)
-    data, schedule, *_ = last(at_work)
-    assert schedule.epochs == 20
+    data, overrides, *_ = last(at_work)
+    assert overrides.epochs == 20
     assert (data[0].images[:, 0, 0, :2] == 1).all(axis=1).sum() == 20  # half of 40
 
 
@@ -251,7 +253,7 @@ def test_the_quietest_coordinates_are_those_of_the_smallest_magnitude():
 
 def test_neurotoxin_moves_no_weight_that_clean_data_move_much():
     attack = a.Neurotoxin(ratio=0.5)
-    at_work = crew(attack)
+    at_work = clients(attack)
     own = attack.train(at_work)
     for rank, data in enumerate(at_work.data):
         slope = np.abs(at_work.train.gradient(at_work.model, *data))
@@ -260,7 +262,7 @@ def test_neurotoxin_moves_no_weight_that_clean_data_move_much():
 
 
 def test_neurotoxin_stays_within_its_radius():
-    lengths = [np.linalg.norm(a.Neurotoxin(radius=r).train(crew(a.Neurotoxin())), axis=1) for r in (None, 0.05)]
+    lengths = [np.linalg.norm(a.Neurotoxin(radius=r).train(clients(a.Neurotoxin())), axis=1) for r in (None, 0.05)]
     assert (lengths[0] > 0.05).all()
     np.testing.assert_allclose(lengths[1], 0.05, rtol=1e-5)
 
@@ -269,7 +271,7 @@ def test_neurotoxin_stays_within_its_radius():
 
 
 def test_model_poisoning_wants_wrong_labels_for_a_few_test_images():
-    goal = a.MPA(images=10).goal(exam())
+    goal = a.ModelPoisoning(images=10).goal(evaluation())
     assert len(goal.images) == 10
     assert (goal.labels != goal.wanted).all()
     assert ((goal.wanted >= 0) & (goal.wanted < CLASSES)).all()
@@ -277,12 +279,12 @@ def test_model_poisoning_wants_wrong_labels_for_a_few_test_images():
 
 def test_more_images_than_the_test_set_has_are_refused():
     with pytest.raises(ConfigError, match="61 images asked for, but the test set has 60"):
-        a.MPA(images=61).goal(exam())
+        a.ModelPoisoning(images=61).goal(evaluation())
 
 
 def test_model_poisoning_alternates_between_benign_steps_and_one_boosted_step():
-    attack = a.MPA(images=3, benign_steps=2, boost=5.0, rho=0.1)
-    at_work = crew(attack)
+    attack = a.ModelPoisoning(images=3, benign_steps=2, boost=5.0, rho=0.1)
+    at_work = clients(attack)
     own = attack.train(at_work)
     calls = at_work.train.calls
     assert calls[0][0] == at_work.data  # the honest training that gives the center
@@ -295,13 +297,13 @@ def test_model_poisoning_alternates_between_benign_steps_and_one_boosted_step():
         assert lure[3] is None
         np.testing.assert_array_equal(lure[0][0].labels, at_work.goal.wanted)
     start = calls[-2][2]
-    step = at_work.train(calls[-2][0], schedule=calls[-2][1], start=start)
+    step = at_work.train(calls[-2][0], overrides=calls[-2][1], start=start)
     np.testing.assert_allclose(own, start + 5 * step - at_work.model, atol=1e-6)
 
 
 def test_model_poisoning_moves_a_plain_mean_towards_the_wrong_labels_and_spares_the_rest():
-    attack = a.MPA(images=3, epochs=10, benign_steps=1, lr=None, optimizer=None)
-    at_work = crew(attack)
+    attack = a.ModelPoisoning(images=3, epochs=10, benign_steps=1, lr=None, optimizer=None)
+    at_work = clients(attack)
     sent = attack(replace(view(d=len(at_work.model)), own=attack.train(at_work)))
     honest = at_work.train(at_work.data).mean(0)
     clean, mean = at_work.model + honest, at_work.model + (15 * honest + sent.sum(0)) / 20
@@ -312,16 +314,16 @@ def test_model_poisoning_moves_a_plain_mean_towards_the_wrong_labels_and_spares_
         return (scores[rows, goal.wanted] - scores[rows, goal.labels]).mean()
 
     assert lead(mean) > lead(clean) + 0.2
-    assert accuracy(at_work, mean, *exam().test) > 0.9
+    assert accuracy(at_work, mean, *evaluation().test) > 0.9
 
 
 def test_explicit_boosting_multiplies_what_the_chosen_images_move_alone():
-    attack = a.MPA(images=3, strategy="explicit", boost="shard", lr=0.1, optimizer="sgd")
-    at_work = crew(attack)
+    attack = a.ModelPoisoning(images=3, strategy="explicit", boost="shard", lr=0.1, optimizer="sgd")
+    at_work = clients(attack)
     own = attack.train(at_work)
     honest, lure = at_work.train.calls
     moved = at_work.train(at_work.data)
-    lured = at_work.train(lure[0], schedule=a.Schedule(epochs=20, lr=0.1), start=at_work.model + moved)
+    lured = at_work.train(lure[0], overrides=a.TrainingOverrides(epochs=20, lr=0.1), start=at_work.model + moved)
     np.testing.assert_allclose(own, moved + np.array([2, 2, 2, 4, 2])[:, None] * lured, atol=1e-6)
     assert honest[0] == at_work.data
     seen = replace(view(d=len(at_work.model)), own=own)
@@ -329,20 +331,20 @@ def test_explicit_boosting_multiplies_what_the_chosen_images_move_alone():
 
 
 def test_adam_has_no_momentum_of_its_own():
-    at_work = crew(a.MPA(images=3))
-    a.MPA(images=3).train(at_work)
-    assert last(at_work)[1] == a.Schedule(epochs=1, lr=1e-3, momentum=0.0, batch_size=3, optimizer="adam")
+    at_work = clients(a.ModelPoisoning(images=3))
+    a.ModelPoisoning(images=3).train(at_work)
+    assert last(at_work)[1] == a.TrainingOverrides(epochs=1, lr=1e-3, momentum=0.0, batch_size=3, optimizer="adam")
 
 
 def test_model_poisoning_without_its_goal_is_refused():
     with pytest.raises(ConfigError, match="trains on the images of its goal"):
-        a.MPA(images=3).train(replace(crew(a.MPA(images=3)), goal=None))
+        a.ModelPoisoning(images=3).train(replace(clients(a.ModelPoisoning(images=3)), goal=None))
 
 
 def test_the_authors_mpa_exchanges_rows_and_columns_and_takes_the_chosen_images_for_a_reference():
-    ours, theirs = a.MPA(images=3), a.MPA(images=3, variant="released")
-    at_work = crew(theirs)
-    np.testing.assert_array_equal(at_work.goal.images, ours.goal(exam()).images.swapaxes(-1, -2))
+    ours, theirs = a.ModelPoisoning(images=3), a.ModelPoisoning(images=3, variant="released")
+    at_work = clients(theirs)
+    np.testing.assert_array_equal(at_work.goal.images, ours.goal(evaluation()).images.swapaxes(-1, -2))
     theirs.train(at_work)
     first, own, lure = at_work.train.calls
     assert len(first[0][0].labels) == 3

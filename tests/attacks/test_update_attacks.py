@@ -83,7 +83,7 @@ def test_gaussian_draws_anew_for_each_row_and_round():
 @pytest.mark.parametrize("seed", range(5))
 def test_krum_chooses_what_ka_sends_and_nothing_twice_as_far(seed):
     seen = alone(seed=seed, spread=2.0)
-    sent = a.KA()(seen)
+    sent = a.KrumAttack()(seen)
     heading = np.sign(all_rows(seen, seen.own).sum(0))
     factor = -sent[0][0] * heading[0]
     np.testing.assert_allclose(sent[0], -factor * heading)
@@ -94,7 +94,7 @@ def test_krum_chooses_what_ka_sends_and_nothing_twice_as_far(seed):
 
 def test_ka_surrounds_its_choice_by_accomplices_nearer_than_a_hundred_thousandth():
     seen = alone(spread=2.0)
-    sent = a.KA()(seen)
+    sent = a.KrumAttack()(seen)
     apart = np.abs(sent[1:] - sent[0]).max(axis=1)
     assert (apart > 0).all()
     assert (apart <= 1e-5 / 41).all()
@@ -105,28 +105,28 @@ def test_ka_starts_from_the_bound_of_its_inventors():
     honest = seen.benign
     apart = np.linalg.norm(honest[:, None] - honest, axis=2).sum(1).min()
     bound = (apart / (20 - 2 * 5 - 1) + np.linalg.norm(honest, axis=1).max()) / math.sqrt(41)
-    halvings = math.log2(bound / abs(a.KA()(seen)[0][0]))
+    halvings = math.log2(bound / abs(a.KrumAttack()(seen)[0][0]))
     assert halvings == pytest.approx(round(halvings), abs=1e-6)
 
 
 def test_ka_gives_up_where_krum_never_chooses_it():
     seen = alone(spread=2.0)
     far = replace(seen, benign=np.ones((15, 41)) * 100 + np.random.default_rng(0).normal(size=(15, 41)) * 1e-6)
-    np.testing.assert_array_equal(a.KA()(far), seen.own)
+    np.testing.assert_array_equal(a.KrumAttack()(far), seen.own)
 
 
 def test_the_authors_ka_searches_each_tensor_and_sends_a_failure_too():
     seen = alone(spread=2.0)
     small = np.where(np.arange(41) < 10, 0.01, 1.0)
     seen = replace(seen, own=seen.own * small, benign=seen.benign * small)
-    sent = a.KA(variant="released")(seen)
+    sent = a.KrumAttack(variant="released")(seen)
     factors = np.abs(sent)
     for low, high in ((0, 10), (10, 30), (30, 41)):
         np.testing.assert_allclose(factors[:, low:high], factors[0, low])
         assert math.log2(factors[0, low]) == round(math.log2(factors[0, low]))
     assert len({float(factors[0, low]) for low in (0, 10, 30)}) > 1
     far = replace(seen, benign=np.ones((15, 41)) * 100 + np.random.default_rng(0).normal(size=(15, 41)) * 1e-6)
-    assert (np.abs(a.KA(variant="released")(far)) < 1e-8).all()
+    assert (np.abs(a.KrumAttack(variant="released")(far)) < 1e-8).all()
 
 
 # TMA
@@ -135,7 +135,7 @@ def test_the_authors_ka_searches_each_tensor_and_sends_a_failure_too():
 @pytest.mark.parametrize("space", ["updates", "weights"])
 def test_tma_stands_beyond_all_honest_values_on_the_side_the_model_leaves(space):
     seen = alone()
-    sent = a.TMA(space=space)(seen)
+    sent = a.TrimmedMeanAttack(space=space)(seen)
     up = all_rows(seen, seen.own).sum(0) > 0
     assert (sent[:, up] <= seen.benign.min(0)[up]).all()
     assert (sent[:, ~up] >= seen.benign.max(0)[~up]).all()
@@ -155,14 +155,14 @@ def test_tma_draws_from_the_ranges_of_its_inventors(sign, values, low, high):
     honest = np.full((15, 4000), values[0])
     honest[1:] = values[1] if sign > 0 else values[0]
     honest[0] = values[0] if sign > 0 else values[1]
-    sent = a.TMA(b=2.0)(replace(seen, benign=honest, own=honest[-5:]))
+    sent = a.TrimmedMeanAttack(b=2.0)(replace(seen, benign=honest, own=honest[-5:]))
     assert low <= sent.min() < low + 0.1 * (high - low)
     assert high - 0.1 * (high - low) < sent.max() <= high
 
 
 def test_tma_with_partial_knowledge_stands_three_to_four_deviations_behind():
     seen = alone(d=4000)
-    sent = a.TMA(knowledge="partial")(seen)
+    sent = a.TrimmedMeanAttack(knowledge="partial")(seen)
     behind = (seen.own.mean(0) - sent) / seen.own.std(0) * np.sign(seen.own.sum(0))
     assert behind.min() == pytest.approx(3, abs=0.01)
     assert behind.max() == pytest.approx(4, abs=0.01)
@@ -170,7 +170,7 @@ def test_tma_with_partial_knowledge_stands_three_to_four_deviations_behind():
 
 def test_the_authors_tma_draws_once_for_all_and_multiplies_weights():
     seen = alone(d=4000)
-    fresh, shared = a.TMA()(seen), a.TMA(variant="released")(seen)
+    fresh, shared = a.TrimmedMeanAttack()(seen), a.TrimmedMeanAttack(variant="released")(seen)
     assert not np.array_equal(fresh[0], fresh[1])
     np.testing.assert_array_equal(shared[0], shared[4])
     up = all_rows(seen, seen.own).sum(0) > 0

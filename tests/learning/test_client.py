@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from f2ed.attacks import ProximalTerm
 from f2ed.core.errors import ConfigError
-from f2ed.learning.client import ClientData, Local, Pull, Turn, orders
+from f2ed.learning.client import ClientData, Local, Turn, orders
 from f2ed.learning.models import Cnn, Logistic
 from f2ed.learning.optimizer import Training
 from f2ed.learning.vector import flatten, layout
@@ -92,7 +93,7 @@ def test_a_strong_pull_leads_to_its_centre(channels_last):
     network = CONVOLVING
     start = flatten(network)
     center = torch.randn(len(start), generator=torch.Generator().manual_seed(1))
-    (job,) = jobs(Training(lr=1e-4, batch_size=1), sizes=(3,), pull=Pull(1e4, center))
+    (job,) = jobs(Training(lr=1e-4, batch_size=1), sizes=(3,), proximal=ProximalTerm(1e4, center))
     update = Local(network, channels_last=channels_last).train(start, job, Turn(0, 0, 0))
     torch.testing.assert_close(start + update, center, rtol=0, atol=0.05)
 

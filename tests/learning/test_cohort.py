@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from f2ed.attacks import ProximalTerm
 from f2ed.learning import cohort as cohort_module
-from f2ed.learning.client import ClientData, Job, Pull
+from f2ed.learning.client import ClientData, Job
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Digits
 from f2ed.learning.fast.batch_plan import lay_out
@@ -88,7 +89,7 @@ def test_attackers_own_starts_pulls_and_masks_equal_the_reference(name):
     start[layout(network).trained :] = flatten(network)[layout(network).trained :]
     mask = torch.rand(dimension, generator=generator) < 0.5
     work[1] = Job(1, work[1].data, work[1].training, start=start, time=1)
-    work[2] = Job(2, work[2].data, work[2].training, pull=Pull(0.5, start))
+    work[2] = Job(2, work[2].data, work[2].training, proximal=ProximalTerm(0.5, start))
     work[4] = Job(4, work[4].data, Training(lr=0.2, batch_size=3), mask=mask)
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 

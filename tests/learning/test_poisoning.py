@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from f2ed.attacks._common.goal import Examples
-from f2ed.attacks._common.training import Pull, Schedule
+from f2ed.attacks import Examples, ProximalTerm, TrainingOverrides
 from f2ed.learning.client import Job
-from f2ed.learning.client import Pull as ClientPull
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.models import Logistic
 from f2ed.learning.optimizer import Training
-from f2ed.learning.poisoning import CrewTraining, _settled, honest_schedule
+from f2ed.learning.poisoning import MaliciousTraining, _settled, honest_settings
 from f2ed.learning.vector import flatten
 from tests.learning.cohorts import ROUND, SEED, jobs, reference
 
@@ -19,8 +17,8 @@ NETWORK = Logistic()((1, 6, 6), 3, 0)
 
 
 @pytest.fixture
-def crew():
-    return CrewTraining(Cohort(NETWORK), flatten(NETWORK), [2, 4], TRAINING, SEED, ROUND)
+def train():
+    return MaliciousTraining(Cohort(NETWORK), flatten(NETWORK), [2, 4], TRAINING, SEED, ROUND)
 
 
 @pytest.fixture
@@ -32,35 +30,37 @@ def examples(work):
     return [Examples(*vars(job.data.samples).values()) for job in work]
 
 
-def test_honest_settings_give_what_the_clients_would_have_trained(crew, work):
-    torch.testing.assert_close(crew(examples(work)), reference(NETWORK, work), rtol=1e-3, atol=2e-5)
+def test_honest_settings_give_what_the_clients_would_have_trained(train, work):
+    torch.testing.assert_close(train(examples(work)), reference(NETWORK, work), rtol=1e-3, atol=2e-5)
 
 
-def test_a_schedule_start_pull_and_mask_reach_the_clients(crew, work):
+def test_overrides_start_proximal_term_and_mask_reach_the_clients(train, work):
     start, mask = torch.randn(2, 111), torch.rand(2, 111) < 0.5
-    schedule = Schedule(epochs=1, lr=0.3, momentum=0.5, weight_decay=0.1, batch_size=4)
-    found = crew(examples(work), schedule=schedule, start=start.numpy(), pull=Pull(0.2, start[0]), mask=mask)
+    overrides = TrainingOverrides(epochs=1, lr=0.3, momentum=0.5, weight_decay=0.1, batch_size=4)
+    found = train(
+        examples(work), overrides=overrides, start=start.numpy(), proximal=ProximalTerm(0.2, start[0]), mask=mask
+    )
     training = Training(lr=0.3, batch_size=4, local_epochs=1, momentum=0.5, weight_decay=0.1)
     wanted = [
-        Job(job.client, job.data, training, start=start[at], pull=ClientPull(0.2, start[0]), mask=mask[at])
+        Job(job.client, job.data, training, start=start[at], proximal=ProximalTerm(0.2, start[0]), mask=mask[at])
         for at, job in enumerate(work)
     ]
     torch.testing.assert_close(found, reference(NETWORK, wanted), rtol=1e-3, atol=2e-5)
 
 
-def test_a_second_call_takes_batches_in_another_order(crew, work):
-    assert not torch.equal(crew(examples(work)), crew(examples(work)))
+def test_a_second_call_takes_batches_in_another_order(train, work):
+    assert not torch.equal(train(examples(work)), train(examples(work)))
 
 
 def test_momentum_asked_for_means_sgd():
-    crew = CrewTraining(Cohort(NETWORK), flatten(NETWORK), [2], Training(lr=0.1, optimizer="adam"), SEED, ROUND)
+    train = MaliciousTraining(Cohort(NETWORK), flatten(NETWORK), [2], Training(lr=0.1, optimizer="adam"), SEED, ROUND)
     work = jobs(Training(lr=0.1, momentum=0.9))[2:3]
-    found = crew(examples(work), schedule=Schedule(momentum=0.9))
+    found = train(examples(work), overrides=TrainingOverrides(momentum=0.9))
     torch.testing.assert_close(found, reference(NETWORK, work), rtol=1e-3, atol=2e-5)
 
 
 def test_the_honest_schedule_has_no_gaps():
-    assert honest_schedule(TRAINING) == Schedule(
+    assert honest_settings(TRAINING) == TrainingOverrides(
         epochs=2, lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=5, optimizer="sgd"
     )
 
@@ -75,5 +75,5 @@ def test_the_honest_schedule_has_no_gaps():
     ],
 )
 def test_an_attack_trains_with_the_optimizer_it_asks_for(honest, asked, expected):
-    settled = _settled(Training(**honest), Schedule(**asked))
+    settled = _settled(Training(**honest), TrainingOverrides(**asked))
     assert (settled.optimizer, settled.momentum) == expected

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from f2ed.attacks import TMA, AnyAttack
+from f2ed.attacks import AnyAttack, TrimmedMeanAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator, FilterL2
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
@@ -152,8 +152,8 @@ def test_inner_rules_get_their_epsilon_too():
 
 
 def test_settings_may_be_values():
-    settled = experiment(SMALL | {"attack": TMA(), "estimator": FilterL2(contamination=0.2)})
-    assert settled.attack == TMA()
+    settled = experiment(SMALL | {"attack": TrimmedMeanAttack(), "estimator": FilterL2(contamination=0.2)})
+    assert settled.attack == TrimmedMeanAttack()
     assert settled.estimator == FilterL2(contamination=0.2)
 
 

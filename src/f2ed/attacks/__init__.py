@@ -4,10 +4,10 @@ To add one, write a frozen struct in a file of its own and name it in `AnyAttack
 registry, the schema of experiment files and the parameter list of the shared tests.
 """
 
-from f2ed.attacks._common.goal import Exam, Examples, Goal, Palette, Success
-from f2ed.attacks._common.training import AS_THE_HONEST, Crew, Pull, Schedule, Train
+from f2ed.attacks._common.goal import EvaluationData, Examples, Goal, Palette, Success
+from f2ed.attacks._common.training import NO_OVERRIDES, MaliciousClients, ProximalTerm, Train, TrainingOverrides
 from f2ed.attacks._common.triggers import Bars, Square
-from f2ed.attacks._common.view import Knowledge, View
+from f2ed.attacks._common.view import AttackerView, Knowledge
 from f2ed.attacks.alie import ALIE
 from f2ed.attacks.base import Attack, Variant
 from f2ed.attacks.dba import DBA
@@ -15,59 +15,59 @@ from f2ed.attacks.edge import Edge
 from f2ed.attacks.gaussian import Gaussian
 from f2ed.attacks.hidra import HIDRA
 from f2ed.attacks.ipm import IPM
-from f2ed.attacks.krum_attack import KA
+from f2ed.attacks.krum_attack import KrumAttack
 from f2ed.attacks.label_flip import LabelFlip
 from f2ed.attacks.mimic import Mimic
 from f2ed.attacks.min_max import MinMax, MinSum
-from f2ed.attacks.model_poisoning import MPA
-from f2ed.attacks.model_replacement import MRA
+from f2ed.attacks.model_poisoning import ModelPoisoning
+from f2ed.attacks.model_replacement import ModelReplacement
 from f2ed.attacks.neurotoxin import Neurotoxin
 from f2ed.attacks.oracle import Oracle
 from f2ed.attacks.sign_flip import SignFlip
-from f2ed.attacks.trimmed_mean_attack import TMA
+from f2ed.attacks.trimmed_mean_attack import TrimmedMeanAttack
 
 __all__ = [
     "ALIE",
-    "AS_THE_HONEST",
     "DBA",
     "HIDRA",
     "IPM",
-    "KA",
-    "MPA",
-    "MRA",
-    "TMA",
+    "NO_OVERRIDES",
     "AnyAttack",
     "Attack",
+    "AttackerView",
     "Bars",
-    "Crew",
     "Edge",
-    "Exam",
+    "EvaluationData",
     "Examples",
     "Gaussian",
     "Goal",
     "Knowledge",
+    "KrumAttack",
     "LabelFlip",
+    "MaliciousClients",
     "Mimic",
     "MinMax",
     "MinSum",
+    "ModelPoisoning",
+    "ModelReplacement",
     "Neurotoxin",
     "Oracle",
     "Palette",
-    "Pull",
-    "Schedule",
+    "ProximalTerm",
     "SignFlip",
     "Square",
     "Success",
     "Train",
+    "TrainingOverrides",
+    "TrimmedMeanAttack",
     "Variant",
-    "View",
 ]
 
 AnyAttack = (
-    KA
-    | TMA
-    | MPA
-    | MRA
+    KrumAttack
+    | TrimmedMeanAttack
+    | ModelPoisoning
+    | ModelReplacement
     | DBA
     | ALIE
     | IPM

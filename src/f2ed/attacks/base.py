@@ -4,8 +4,8 @@ An attack has three sides, each with a default that does nothing: what the malic
 (`train`), what they send, given what that training gave and what they know (calling the attack), and what they
 want the model to say (`goal`). A simulation asks for all three without knowing which attack it runs:
 
-    goal = attack.goal(exam)                 once
-    own = attack.train(crew)                 every round
+    goal = attack.goal(evaluation)                 once
+    own = attack.train(clients)                 every round
     sent = attack(view with own)             every round
     goal.success(predictions)                where there is a goal
 """
@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from f2ed.attacks._common.goal import Exam, Goal
+from f2ed.attacks._common.goal import EvaluationData, Goal
 from f2ed.attacks._common.placement import land
 from f2ed.attacks._common.scene import Scene, survey
-from f2ed.attacks._common.training import Crew
-from f2ed.attacks._common.view import Knowledge, View
+from f2ed.attacks._common.training import MaliciousClients
+from f2ed.attacks._common.view import AttackerView, Knowledge
 from f2ed.core.arrays import Array, as_matrix, namespace
 
 __all__ = ["Attack", "Family", "Positive", "Variant"]
@@ -49,15 +49,15 @@ class Attack(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid
         """Whether the malicious clients train as the others do, and so may be trained along with them."""
         return type(self).train is Attack.train
 
-    def goal(self, exam: Exam) -> Goal | None:  # noqa: ARG002  an untargeted attack looks at nothing
+    def goal(self, evaluation: EvaluationData) -> Goal | None:  # noqa: ARG002  an untargeted attack looks at nothing
         """Return what a targeted attack wants; None for one that wants the model to be bad."""
         return None
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Return by how much training moves each malicious client, [m, d]."""
-        return crew.train(crew.data)
+        return clients.train(clients.data)
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: AttackerView) -> Array:
         """Return what the malicious clients send, [m, d], of the kind that came in; nothing given in is changed."""
         restore = as_matrix(view.own)[1]
         scene = survey(view, self.knowledge, shard_aware=self.shard_aware)

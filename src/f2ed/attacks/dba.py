@@ -10,7 +10,7 @@ import numpy.typing as npt
 from f2ed.attacks._common.backdoor import Backdoor
 from f2ed.attacks._common.goal import Palette
 from f2ed.attacks._common.scene import Scene
-from f2ed.attacks._common.training import Crew
+from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.triggers import Bars, Box
 from f2ed.attacks.base import Variant
 from f2ed.core.arrays import Array, namespace
@@ -59,15 +59,15 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
         """Paint before the normalization."""
         return palette.shade(self.trigger.value)
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Train on the poisoned data those whose round it is, and the others as the honest do."""
-        active = self._active(crew.round, len(crew.malicious))
+        active = self._active(clients.round, len(clients.malicious))
         if not active.any():
-            return crew.train(crew.data)
-        poisoned = super().train(crew)
+            return clients.train(clients.data)
+        poisoned = super().train(clients)
         if active.all():
             return poisoned
-        honest = crew.train(crew.data)
+        honest = clients.train(clients.data)
         return namespace(honest).where(_column(active, honest), poisoned, honest)
 
     def craft(self, scene: Scene) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from f2ed.attacks._common.directions import gram_of, unit
 from f2ed.attacks._common.scene import Scene
-from f2ed.attacks._common.view import View
+from f2ed.attacks._common.view import AttackerView
 from f2ed.attacks.base import Attack, Positive
 from f2ed.core.arrays import Array
 from f2ed.estimators._linalg.rows import Matrix
@@ -48,7 +48,7 @@ def distance(epsilon: float, tau: float, slack: float) -> float:
     return float(np.sqrt((slack - 1) * tau / (epsilon**2 + (1 - epsilon) ** 2 * epsilon)))
 
 
-def _cuts(view: View, size: int | Literal["whole"] | None) -> list[int]:
+def _cuts(view: AttackerView, size: int | Literal["whole"] | None) -> list[int]:
     if size is None or size == "whole":
         return [0, sum(view.tensors)]
     borders = pairwise(accumulate(view.tensors, initial=0))

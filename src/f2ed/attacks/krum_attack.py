@@ -20,12 +20,12 @@ from f2ed.estimators._linalg.gram import to_numpy
 from f2ed.estimators._linalg.rows import Matrix
 from f2ed.estimators.krum import krum_scores
 
-__all__ = ["KA"]
+__all__ = ["KrumAttack"]
 
 Vector = npt.NDArray[np.float64]
 
 
-class KA(Attack, frozen=True, tag="krum-attack"):
+class KrumAttack(Attack, frozen=True, tag="krum-attack"):
     """Send what Krum chooses as far as possible against the way the model goes, and accomplices beside it.
 
     Where no λ above `threshold` is chosen, the malicious clients give up and send what they trained. With partial

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from f2ed.attacks._common.goal import Examples
-from f2ed.attacks._common.training import Crew
+from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array, namespace
@@ -32,9 +32,11 @@ class LabelFlip(Attack, frozen=True, tag="label-flip"):
         if (self.source is None) != (self.target is None):
             raise ValueError("label-flip: give both source and target, or neither to flip all labels")
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Train as the others do."""
-        return crew.train([Examples(data.images, self.flipped(data.labels, crew.classes)) for data in crew.data])
+        return clients.train(
+            [Examples(data.images, self.flipped(data.labels, clients.classes)) for data in clients.data]
+        )
 
     def flipped(self, labels: Array, classes: int) -> Array:
         """Return the wrong labels."""

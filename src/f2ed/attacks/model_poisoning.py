@@ -7,15 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.attacks._common.boost import Boost, boosts
-from f2ed.attacks._common.goal import Exam, Examples, Goal
-from f2ed.attacks._common.training import Crew, Pull, Schedule
+from f2ed.attacks._common.goal import EvaluationData, Examples, Goal
+from f2ed.attacks._common.training import MaliciousClients, ProximalTerm, TrainingOverrides
 from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack, Positive, Variant
 from f2ed.core.arrays import Array, namespace
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.gram import like
 
-__all__ = ["MPA"]
+__all__ = ["ModelPoisoning"]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -23,7 +23,7 @@ _PASSES = 10
 """Over the chosen images alone, for each local epoch: enough to learn them."""
 
 
-class MPA(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
+class ModelPoisoning(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
     """Make the model mistake a few chosen test images, while the update stays near an honest one.
 
     The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
@@ -54,66 +54,70 @@ class MPA(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
     optimizer: Literal["sgd", "adam"] | None = "adam"
     variant: Variant = "original"
 
-    def goal(self, exam: Exam) -> Goal:
+    def goal(self, evaluation: EvaluationData) -> Goal:
         """Draw test images, and a wrong label for each."""
-        labels = exam.test.labels
+        labels = evaluation.test.labels
         if self.images > len(labels):
             raise ConfigError(f"mpa: {self.images} images asked for, but the test set has {len(labels)}; ask for fewer")
-        chosen = np.sort(exam.rng.permutation(len(labels))[: self.images])
-        away = exam.rng.integers(1, exam.classes, self.images)
-        wanted = (labels[chosen] + _as_labels(away, labels)) % exam.classes
-        images = exam.test.images[chosen]
+        chosen = np.sort(evaluation.rng.permutation(len(labels))[: self.images])
+        away = evaluation.rng.integers(1, evaluation.classes, self.images)
+        wanted = (labels[chosen] + _as_labels(away, labels)) % evaluation.classes
+        images = evaluation.test.images[chosen]
         if self.variant == "released":
             images = namespace(images).swapaxes(images, -1, -2)
         return Goal(images, wanted, labels[chosen])
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Return the update with its boost in it."""
-        if crew.goal is None:
+        if clients.goal is None:
             raise ConfigError("mpa trains on the images of its goal; ask it for one at the start of the run")
-        lure = [Examples(crew.goal.images, crew.goal.wanted)] * len(crew.data)
+        lure = [Examples(clients.goal.images, clients.goal.wanted)] * len(clients.data)
         if self.variant == "released":
-            return self._as_authors(crew, lure)
-        return self._alternate(crew, lure) if self.strategy == "alternate" else self._explicit(crew, lure)
+            return self._as_authors(clients, lure)
+        return self._alternate(clients, lure) if self.strategy == "alternate" else self._explicit(clients, lure)
 
-    def _alternate(self, crew: Crew, lure: list[Examples]) -> Array:
-        anchor = Pull(self.rho, crew.model + crew.train(crew.data))
-        once, one_step = Schedule(epochs=1), self._schedule(1, self.images)
-        here = anchor.center * 0 + crew.model
-        for _ in range(self.epochs or crew.honest.epochs or 1):
-            for part in _in_parts(crew, self.benign_steps * (crew.honest.batch_size or 1)):
-                here = here + crew.train(part, schedule=once, start=here, pull=anchor)
-                here = here + self._boosted(crew.train(lure, schedule=one_step, start=here), crew)
-        return here - crew.model
+    def _alternate(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
+        anchor = ProximalTerm(self.rho, clients.model + clients.train(clients.data))
+        once, one_step = TrainingOverrides(epochs=1), self._overrides(1, self.images)
+        here = anchor.center * 0 + clients.model
+        for _ in range(self.epochs or clients.honest.epochs or 1):
+            for part in _in_parts(clients, self.benign_steps * (clients.honest.batch_size or 1)):
+                here = here + clients.train(part, overrides=once, start=here, proximal=anchor)
+                here = here + self._boosted(clients.train(lure, overrides=one_step, start=here), clients)
+        return here - clients.model
 
-    def _explicit(self, crew: Crew, lure: list[Examples]) -> Array:
-        honest = crew.train(crew.data)
-        passes = self._schedule(self.epochs or _PASSES * (crew.honest.epochs or 1))
-        return honest + self._boosted(crew.train(lure, schedule=passes, start=crew.model + honest), crew)
+    def _explicit(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
+        honest = clients.train(clients.data)
+        passes = self._overrides(self.epochs or _PASSES * (clients.honest.epochs or 1))
+        return honest + self._boosted(clients.train(lure, overrides=passes, start=clients.model + honest), clients)
 
-    def _boosted(self, moved: Array, crew: Crew) -> Array:
-        factors = boosts(self.boost, crew.shards, crew.malicious, shard_aware=self.shard_aware)
+    def _boosted(self, moved: Array, clients: MaliciousClients) -> Array:
+        factors = boosts(self.boost, clients.shards, clients.malicious, shard_aware=self.shard_aware)
         return like(moved, factors)[:, None] * moved
 
-    def _schedule(self, epochs: int | None, batch: int | None = None) -> Schedule:
+    def _overrides(self, epochs: int | None, batch: int | None = None) -> TrainingOverrides:
         momentum = 0.0 if self.optimizer == "adam" else None
-        return Schedule(epochs=epochs, lr=self.lr, momentum=momentum, batch_size=batch, optimizer=self.optimizer)
+        return TrainingOverrides(
+            epochs=epochs, lr=self.lr, momentum=momentum, batch_size=batch, optimizer=self.optimizer
+        )
 
-    def _as_authors(self, crew: Crew, lure: list[Examples]) -> Array:
-        back = crew.model - crew.train(lure) / 10
-        here = crew.model + crew.train(crew.data, schedule=Schedule(epochs=1), pull=Pull(2e-3, back))
-        passes = min(len(data.labels) for data in crew.data) // self.images + 1
-        return here - crew.model + 2 * crew.train(lure, schedule=Schedule(epochs=passes), start=here)
+    def _as_authors(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
+        back = clients.model - clients.train(lure) / 10
+        here = clients.model + clients.train(
+            clients.data, overrides=TrainingOverrides(epochs=1), proximal=ProximalTerm(2e-3, back)
+        )
+        passes = min(len(data.labels) for data in clients.data) // self.images + 1
+        return here - clients.model + 2 * clients.train(lure, overrides=TrainingOverrides(epochs=passes), start=here)
 
 
-def _in_parts(crew: Crew, size: int) -> list[list[Examples]]:
+def _in_parts(clients: MaliciousClients, size: int) -> list[list[Examples]]:
     """Cut every client's data, in a new order, into as many parts as the smallest one gives of this size."""
-    parts = max(min(len(data.labels) for data in crew.data) // size, 1)
-    orders = [np.array_split(crew.rng.permutation(len(data.labels)), parts) for data in crew.data]
+    parts = max(min(len(data.labels) for data in clients.data) // size, 1)
+    orders = [np.array_split(clients.rng.permutation(len(data.labels)), parts) for data in clients.data]
     return [
         [
             Examples(data.images[order[part]], data.labels[order[part]])
-            for data, order in zip(crew.data, orders, strict=True)
+            for data, order in zip(clients.data, orders, strict=True)
         ]
         for part in range(parts)
     ]

@@ -8,15 +8,15 @@ import msgspec
 from f2ed.attacks._common.backdoor import Backdoor
 from f2ed.attacks._common.boost import Boost
 from f2ed.attacks._common.goal import Palette
-from f2ed.attacks._common.training import Crew, Pull
+from f2ed.attacks._common.training import MaliciousClients, ProximalTerm
 from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Variant
 from f2ed.core.arrays import Array
 
-__all__ = ["MRA"]
+__all__ = ["ModelReplacement"]
 
 
-class MRA(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
+class ModelReplacement(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
     """Train a model with a backdoor and send it so large that the mean of all updates becomes that model.
 
     `alpha` below 1 weighs the loss by alpha and adds 1 - alpha times half the squared distance from the global model,
@@ -35,7 +35,7 @@ class MRA(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
     alpha: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
     variant: Variant = "original"
 
-    def as_run(self) -> "MRA":
+    def as_run(self) -> "ModelReplacement":
         """Fix what the authors' code fixes."""
         if self.variant == "original":
             return self
@@ -49,9 +49,9 @@ class MRA(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
         """Paint before the normalization, or after it as the authors do."""
         return 0.0 if self.variant == "released" else palette.shade(self.trigger.value)
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Train on the poisoned data, near the global model if asked to."""
         alpha = self.as_run().alpha
         # The optimizer sees the loss divided by alpha, so that its first term keeps its weight.
-        pull = None if alpha == 1 else Pull((1 - alpha) / alpha, crew.model)
-        return crew.train(self.poison(crew), schedule=self.schedule, pull=pull)
+        proximal = None if alpha == 1 else ProximalTerm((1 - alpha) / alpha, clients.model)
+        return clients.train(self.poison(clients), overrides=self.overrides, proximal=proximal)

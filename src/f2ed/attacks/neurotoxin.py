@@ -8,7 +8,7 @@ import numpy as np
 
 from f2ed.attacks._common.backdoor import Backdoor
 from f2ed.attacks._common.goal import Palette
-from f2ed.attacks._common.training import Crew, Schedule
+from f2ed.attacks._common.training import MaliciousClients, TrainingOverrides
 from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Positive
 from f2ed.core.arrays import Array, namespace
@@ -39,13 +39,15 @@ class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
         """Paint before the normalization."""
         return palette.shade(self.trigger.value)
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Look for the quiet weights, train them, and shorten the result."""
-        everything = max(len(data.labels) for data in crew.data)
+        everything = max(len(data.labels) for data in clients.data)
         # One plain step of size one over all images is the gradient, turned round.
-        one_step = Schedule(epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd")
-        slope = crew.train(crew.data, schedule=one_step)
-        update = crew.train(self.poison(crew), schedule=self.schedule, mask=quiet(slope, self.ratio))
+        one_step = TrainingOverrides(
+            epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd"
+        )
+        slope = clients.train(clients.data, overrides=one_step)
+        update = clients.train(self.poison(clients), overrides=self.overrides, mask=quiet(slope, self.ratio))
         return update if self.radius is None else _within(update, self.radius)
 
 

@@ -9,10 +9,10 @@ from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Variant
 from f2ed.core.arrays import Array, namespace
 
-__all__ = ["TMA"]
+__all__ = ["TrimmedMeanAttack"]
 
 
-class TMA(Attack, frozen=True, tag="trimmed-mean-attack"):
+class TrimmedMeanAttack(Attack, frozen=True, tag="trimmed-mean-attack"):
     """Stand, in every coordinate, just beyond the honest row that is farthest back on the way the model goes.
 
     Full knowledge goes beyond the extreme honest value by a factor drawn from [1, `b`], 2 by default; partial

@@ -13,7 +13,7 @@ from f2ed.estimators.clipping import ARC, Clipping
 from f2ed.estimators.dnc import DnC
 from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.geometric_median import GeometricMedian
-from f2ed.estimators.gram_rule import GramRule, Verdict
+from f2ed.estimators.gram_rule import GramRule, RowWeights
 from f2ed.estimators.krum import Krum, MultiKrum
 from f2ed.estimators.mda import MDA
 from f2ed.estimators.mea_med import MeaMed
@@ -50,9 +50,9 @@ __all__ = [
     "MoNNA",
     "MultiKrum",
     "NoRegret",
+    "RowWeights",
     "Sections",
     "TrimmedMean",
-    "Verdict",
 ]
 
 AnyEstimator = (

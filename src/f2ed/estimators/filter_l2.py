@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Fraction, Weights, withstood
-from f2ed.estimators.gram_rule import GramRule, Verdict
+from f2ed.estimators.gram_rule import GramRule, RowWeights
 
 __all__ = ["FilterL2"]
 
@@ -38,12 +38,12 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
     eta: Positive = 20.0
     variant: Literal["paper", "released"] = "paper"
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Follow the filter from equal weights."""
         feared = withstood(self.contamination, len(gram))
         return self._least_variance(gram, feared) if self.sigma is None else self._below(gram, feared, self.sigma)
 
-    def _least_variance(self, gram: npt.NDArray[np.float64], feared: int) -> Verdict:
+    def _least_variance(self, gram: npt.NDArray[np.float64], feared: int) -> RowWeights:
         weights = np.ones(len(gram))
         best, least, steps, stopped = weights, np.inf, 0, "nothing to remove"
         while weights.sum() > max(len(gram) - 2 * feared, 0) or steps == 0:
@@ -57,9 +57,9 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
                 stopped = "twice the feared mass is gone"
             weights = _lighten(weights, spread.scores, weights > 0)
             steps += 1
-        return Verdict(best / best.sum(), float(least), steps, stopped)
+        return RowWeights(best / best.sum(), float(least), steps, stopped)
 
-    def _below(self, gram: npt.NDArray[np.float64], feared: int, sigma: float) -> Verdict:
+    def _below(self, gram: npt.NDArray[np.float64], feared: int, sigma: float) -> RowWeights:
         weights, left = np.ones(len(gram)), np.full(len(gram), fill_value=True)
         authors, bound = self.variant == "released", self.eta * sigma**2
         for steps in range(2 * feared + 1):
@@ -82,7 +82,7 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
                 )
                 continue
             break
-        return Verdict(weights / weights.sum(), spread.eigenvalue, steps, stopped)
+        return RowWeights(weights / weights.sum(), spread.eigenvalue, steps, stopped)
 
 
 def _lighten(weights: Weights, scores: npt.NDArray[np.float64], left: npt.NDArray[np.bool_]) -> Weights:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.estimators.gram_rule import GramRule, Verdict
+from f2ed.estimators.gram_rule import GramRule, RowWeights
 
 __all__ = ["GeometricMedian"]
 
@@ -23,7 +23,7 @@ class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
 
     iterations: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Weigh each row by one over its distance from the current point, until nothing moves."""
         weights = np.full(len(gram), 1 / len(gram))
         lengths = gram.diagonal()
@@ -40,4 +40,4 @@ class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
             if change @ gram @ change < _CONVERGED**2 * typical:
                 stopped = "converged"
                 break
-        return Verdict(weights, None, step, stopped)
+        return RowWeights(weights, None, step, stopped)

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Weights
 
-__all__ = ["GramRule", "Verdict", "uniform"]
+__all__ = ["GramRule", "RowWeights", "uniform"]
 
 
-class Verdict(NamedTuple):
+class RowWeights(NamedTuple):
     """The weights of the rows, summing to one, and what led to them."""
 
     weights: Weights
@@ -25,13 +25,13 @@ class GramRule(Estimator, frozen=True):
     """A rule that does not care about rotations and answers with a weighted mean of the rows."""
 
     @abstractmethod
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Weigh n rows, given their Gram matrix [n, n] about any common center."""
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh, then combine."""
-        verdict = self.weigh(rows.gram)
-        return Estimate(rows.combine(verdict.weights), *verdict)
+        found = self.weigh(rows.gram)
+        return Estimate(rows.combine(found.weights), *found)
 
 
 def uniform(chosen: npt.NDArray[np.intp] | list[int], n: int) -> Weights:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.gram import squared_distances
 from f2ed.estimators.base import Fraction, Weights, within
-from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
+from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
 __all__ = ["Krum", "MultiKrum", "feared_by_krum", "krum_scores"]
 
@@ -23,10 +23,10 @@ class Krum(GramRule, frozen=True, tag="krum"):
 
     contamination: Fraction
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Give all weight to the row with the smallest score; on a tie, to the first."""
         scores = krum_scores(squared_distances(gram), feared_by_krum("Krum", self.contamination, len(gram)))
-        return Verdict(uniform([int(np.argmin(scores))], len(gram)))
+        return RowWeights(uniform([int(np.argmin(scores))], len(gram)))
 
 
 class MultiKrum(GramRule, frozen=True, tag="multi-krum"):
@@ -39,7 +39,7 @@ class MultiKrum(GramRule, frozen=True, tag="multi-krum"):
     contamination: Fraction
     keep: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Give the same weight to the rows with the smallest scores."""
         n = len(gram)
         feared = feared_by_krum("Multi-Krum", self.contamination, n)
@@ -47,7 +47,7 @@ class MultiKrum(GramRule, frozen=True, tag="multi-krum"):
         if keep > n:
             raise ConfigError(f"Multi-Krum cannot keep {keep} of {n} rows; keep at most {n - feared}")
         order = np.argsort(krum_scores(squared_distances(gram), feared), kind="stable")
-        return Verdict(uniform(order[:keep], n))
+        return RowWeights(uniform(order[:keep], n))
 
 
 def krum_scores(squares: npt.NDArray[np.float64], feared: int) -> Weights:

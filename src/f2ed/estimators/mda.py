@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from f2ed.estimators._linalg.gram import squared_distances
 from f2ed.estimators.base import Fraction, withstood
-from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
+from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
 __all__ = ["MDA"]
 
@@ -28,7 +28,7 @@ class MDA(GramRule, frozen=True, tag="mda"):
 
     contamination: Fraction
 
-    def weigh(self, gram: Matrix) -> Verdict:
+    def weigh(self, gram: Matrix) -> RowWeights:
         """Search the smallest diameter by bisection over the distances that occur."""
         n, squares = len(gram), squared_distances(gram)
         drop = withstood(self.contamination, n)
@@ -42,7 +42,7 @@ class MDA(GramRule, frozen=True, tag="mda"):
                 high = middle
         covers = _covers(squares > candidates[low], drop)
         kept = min((_complete(squares, cover, drop) for cover in covers), key=lambda rows: _total(squares, rows))
-        return Verdict(uniform(kept, n))
+        return RowWeights(uniform(kept, n))
 
 
 def _covers(far: Pairs, most: int) -> Iterator[tuple[int, ...]]:

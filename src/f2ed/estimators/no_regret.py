@@ -9,7 +9,7 @@ import numpy.typing as npt
 from f2ed.estimators._linalg.gram import squared_distances
 from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Fraction, Weights, withstood
-from f2ed.estimators.gram_rule import GramRule, Verdict
+from f2ed.estimators.gram_rule import GramRule, RowWeights
 from f2ed.estimators.krum import krum_scores
 
 __all__ = ["NoRegret"]
@@ -31,7 +31,7 @@ class NoRegret(GramRule, frozen=True, tag="no-regret"):
     sigma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
     eta: Annotated[float, msgspec.Meta(gt=0.0)] = 20.0
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> Verdict:
+    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
         """Prune, then play the multiplicative weights."""
         n = len(gram)
         feared = withstood(self.contamination, n)
@@ -41,7 +41,7 @@ class NoRegret(GramRule, frozen=True, tag="no-regret"):
         best, least, steps, stopped = self._play(gram[np.ix_(kept, kept)], 2 * feared, farthest)
         weights = np.zeros(n)
         weights[kept] = best
-        return Verdict(weights, least, steps, stopped)
+        return RowWeights(weights, least, steps, stopped)
 
     def _play(self, gram: npt.NDArray[np.float64], rounds: int, farthest: float) -> tuple[Weights, float, int, str]:
         weights = np.full(len(gram), 1 / len(gram))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Fraction, withstood
-from f2ed.estimators.gram_rule import GramRule, Verdict, uniform
+from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
 __all__ = ["SMEA"]
 
@@ -31,7 +31,7 @@ class SMEA(GramRule, frozen=True, tag="smea"):
 
     contamination: Fraction
 
-    def weigh(self, gram: Matrix) -> Verdict:
+    def weigh(self, gram: Matrix) -> RowWeights:
         """Tighten the bounds until the set with the smallest one attains it."""
         n = len(gram)
         drop = withstood(self.contamination, n)
@@ -52,7 +52,7 @@ class SMEA(GramRule, frozen=True, tag="smea"):
             solved += 1
             if spread.eigenvalue <= bounds[best] * (1 + 1e-12):
                 kept = np.flatnonzero(weights)
-                return Verdict(uniform(kept, n), spread.eigenvalue, solved, "no other set can be narrower")
+                return RowWeights(uniform(kept, n), spread.eigenvalue, solved, "no other set can be narrower")
             bounds = np.maximum(bounds, _variance(spread.along, dropped))
             bounds[best] = spread.eigenvalue
 

@@ -7,7 +7,7 @@ except ModuleNotFoundError:
 
     raise MissingExtra("training", "train") from None
 
-from f2ed.learning.client import ClientData, Job, Local, Pull, Turn, hand_out
+from f2ed.learning.client import ClientData, Job, Local, Turn, hand_out
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import AnyDataset, Data, Samples
 from f2ed.learning.evaluate import Evaluator, Score
@@ -15,7 +15,7 @@ from f2ed.learning.models import AnyModel
 from f2ed.learning.momentum import ClientMomentum, Memory
 from f2ed.learning.optimizer import Training
 from f2ed.learning.partition import AnyPartition, Partition
-from f2ed.learning.poisoning import CrewTraining, honest_schedule
+from f2ed.learning.poisoning import MaliciousTraining, honest_settings
 from f2ed.learning.vector import Layout, flatten, layout, load
 
 __all__ = [
@@ -25,22 +25,21 @@ __all__ = [
     "ClientData",
     "ClientMomentum",
     "Cohort",
-    "CrewTraining",
     "Data",
     "Evaluator",
     "Job",
     "Layout",
     "Local",
+    "MaliciousTraining",
     "Memory",
     "Partition",
-    "Pull",
     "Samples",
     "Score",
     "Training",
     "Turn",
     "flatten",
     "hand_out",
-    "honest_schedule",
+    "honest_settings",
     "layout",
     "load",
 ]

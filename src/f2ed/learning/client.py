@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from f2ed.attacks import ProximalTerm
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.learning.datasets import Samples
@@ -19,7 +20,7 @@ from f2ed.learning.optimizer import Training, begin, step
 from f2ed.learning.partition import Partition
 from f2ed.learning.vector import bind, flatten, layout, load, reorder
 
-__all__ = ["ClientData", "Job", "Local", "Pull", "Turn", "hand_out", "orders"]
+__all__ = ["ClientData", "Job", "Local", "Turn", "hand_out", "orders"]
 
 
 class Turn(NamedTuple):
@@ -63,13 +64,6 @@ class ClientData:
         return Samples(self.pool[self.rows], self.labels)
 
 
-class Pull(NamedTuple):
-    """A penalty of strength/2 times the squared distance from the center `[d]`, added to the loss."""
-
-    strength: float
-    center: Tensor
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """One client's work in a round. Attackers may have settings, and more, of their own.
@@ -82,7 +76,7 @@ class Job:
     data: ClientData
     training: Training
     start: Tensor | None = None
-    pull: Pull | None = None
+    proximal: ProximalTerm | None = None
     mask: Tensor | None = None
     time: int = 0
 
@@ -123,7 +117,7 @@ class Local:
         self.load(start)
         data, training = job.data, job.training
         state = begin(training, self.weights)
-        center = None if job.pull is None else self._own_order(job.pull.center)
+        center = None if job.proximal is None else self._own_order(job.proximal.center)
         frozen = None if job.mask is None else (~self._own_order(job.mask), self.weights.clone())
         order = torch.from_numpy(orders(turn, len(data), training.local_epochs)).to(data.rows.device)
         with self._randomness(turn):
@@ -132,8 +126,8 @@ class Local:
                 for at in range(0, len(data), training.batch_size):
                     batch = slice(at, at + training.batch_size)
                     _, gradient = self.loss_and_gradient(data.pool.index_select(0, rows[batch]), labels[batch])
-                    if job.pull is not None and center is not None:
-                        gradient.add_((self.weights - center) * job.pull.strength)
+                    if job.proximal is not None and center is not None:
+                        gradient.add_((self.weights - center) * job.proximal.strength)
                     step(training, self.weights, gradient, state)
                     if frozen is not None:
                         torch.where(*frozen, self.weights, out=self.weights)

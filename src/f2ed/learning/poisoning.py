@@ -1,4 +1,4 @@
-"""Training for attacks: what a `Crew` of malicious clients calls, done by the cohort."""
+"""Training for attacks: what `MaliciousClients.train` calls, done by the cohort."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,20 +9,18 @@ import msgspec
 import torch
 from torch import Tensor
 
-from f2ed.attacks._common.goal import Examples
-from f2ed.attacks._common.training import AS_THE_HONEST, Pull, Schedule
+from f2ed.attacks import NO_OVERRIDES, Examples, ProximalTerm, TrainingOverrides
 from f2ed.core.arrays import Array
 from f2ed.learning.client import ClientData, Job
-from f2ed.learning.client import Pull as ClientPull
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.optimizer import Training
 
-__all__ = ["CrewTraining", "honest_schedule"]
+__all__ = ["MaliciousTraining", "honest_settings"]
 
 
-def honest_schedule(training: Training) -> Schedule:
+def honest_settings(training: Training) -> TrainingOverrides:
     """Return the honest clients' settings as attacks see them."""
-    return Schedule(
+    return TrainingOverrides(
         training.local_epochs,
         training.lr,
         training.momentum,
@@ -33,7 +31,7 @@ def honest_schedule(training: Training) -> Schedule:
 
 
 @dataclass(eq=False)
-class CrewTraining:
+class MaliciousTraining:
     """Trains the malicious clients of one round, as often as the attack asks; make a new one each round.
 
     The first call draws the same batches as an honest client of that number would; each later one its own.
@@ -54,22 +52,24 @@ class CrewTraining:
         self,
         data: Sequence[Examples],
         *,
-        schedule: Schedule = AS_THE_HONEST,
+        overrides: TrainingOverrides = NO_OVERRIDES,
         start: Array | None = None,
-        pull: Pull | None = None,
+        proximal: ProximalTerm | None = None,
         mask: Array | None = None,
     ) -> Tensor:
         """Train each client on its own data; return by how much each moved, `[m, d]`, on the training device."""
-        training, time = _settled(self.training, schedule), next(self._times)
+        training, time = _settled(self.training, overrides), next(self._times)
         jobs = [
             Job(client, mine, training, time=time)
             for client, mine in zip(self.clients, self._share_a_pool(data), strict=True)
         ]
         if start is not None:
             jobs = [replace(job, start=row) for job, row in zip(jobs, self._tensor(start), strict=True)]
-        if pull is not None:
-            centers = self._tensor(pull.center).expand(len(jobs), -1)
-            jobs = [replace(job, pull=ClientPull(pull.strength, c)) for job, c in zip(jobs, centers, strict=True)]
+        if proximal is not None:
+            centers = self._tensor(proximal.center).expand(len(jobs), -1)
+            jobs = [
+                replace(job, proximal=ProximalTerm(proximal.strength, c)) for job, c in zip(jobs, centers, strict=True)
+            ]
         if mask is not None:
             masks = torch.as_tensor(mask, device=self.model.device).bool()
             jobs = [replace(job, mask=row) for job, row in zip(jobs, masks, strict=True)]
@@ -97,15 +97,15 @@ class CrewTraining:
         return torch.as_tensor(array, dtype=torch.float32, device=self.model.device)
 
 
-def _settled(training: Training, schedule: Schedule) -> Training:
-    """Return the honest settings with those of the schedule in their place; a momentum asked for means SGD."""
+def _settled(training: Training, overrides: TrainingOverrides) -> Training:
+    """Return the honest settings with the overrides applied; a momentum implies SGD."""
     given = {
-        "local_epochs": schedule.epochs,
-        "lr": schedule.lr,
-        "momentum": schedule.momentum,
-        "weight_decay": schedule.weight_decay,
-        "batch_size": schedule.batch_size,
-        "optimizer": schedule.optimizer or ("sgd" if schedule.momentum else None),
+        "local_epochs": overrides.epochs,
+        "lr": overrides.lr,
+        "momentum": overrides.momentum,
+        "weight_decay": overrides.weight_decay,
+        "batch_size": overrides.batch_size,
+        "optimizer": overrides.optimizer or ("sgd" if overrides.momentum else None),
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return msgspec.structs.replace(training, **changes)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from f2ed.attacks import AnyAttack, Crew, Exam, Examples, Palette, Success, View
+from f2ed.attacks import AnyAttack, AttackerView, EvaluationData, Examples, MaliciousClients, Palette, Success
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator
-from f2ed.learning import ClientData, Cohort, CrewTraining, Data, Evaluator, Training, honest_schedule
+from f2ed.learning import ClientData, Cohort, Data, Evaluator, MaliciousTraining, Training, honest_settings
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Attackers"]
@@ -39,15 +39,15 @@ class Attackers:
         self._palette = Palette(data.black, data.white)
         self._data = tuple(Examples(mine.samples.images, mine.labels) for mine in own)
         test = Examples(data.test.images, data.test.labels)
-        self._goal = attack.goal(Exam(test, data.classes, self._palette, stream(seed, "goal")))
+        self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
 
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Return by how much training, as the attack has it, moves each malicious client, [m, d]."""
-        crew = Crew(
+        clients = MaliciousClients(
             data=self._data,
-            train=CrewTraining(cohort, model, self.clients, self._training, self._seed, round_),
+            train=MaliciousTraining(cohort, model, self.clients, self._training, self._seed, round_),
             model=model,
-            honest=honest_schedule(self._training),
+            honest=honest_settings(self._training),
             shards=shards,
             malicious=self.clients,
             classes=self._classes,
@@ -56,13 +56,13 @@ class Attackers:
             round=round_,
             rng=stream(self._seed, "crew", round_),
         )
-        return torch.as_tensor(self.attack.train(crew))
+        return torch.as_tensor(self.attack.train(clients))
 
     def send(
         self, own: Tensor, benign: Tensor, *, model: Tensor, shards: Shards, tensors: tuple[int, ...], round_: int
     ) -> Tensor:
         """Return what they send, [m, d]; only an attack that knows everything is shown the benign updates."""
-        view = View(
+        view = AttackerView(
             own=own,
             benign=benign if self.attack.knowledge == "full" else None,
             model=model,

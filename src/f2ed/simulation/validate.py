@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from f2ed.attacks import Exam, Examples, Palette
+from f2ed.attacks import EvaluationData, Examples, Palette
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
@@ -103,8 +103,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
         _about("privacy", lambda: noise_price(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:
         few = Examples(data.test.images[:100], data.test.labels[:100])
-        exam = Exam(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
-        _about("attack", lambda: attack.goal(exam))
+        evaluation = EvaluationData(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
+        _about("attack", lambda: attack.goal(evaluation))
     return partition
 
 

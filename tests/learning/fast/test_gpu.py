@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from f2ed.attacks import ProximalTerm
 from f2ed.learning import cohort
-from f2ed.learning.client import Job, Pull, hand_out
+from f2ed.learning.client import Job, hand_out
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Synthetic
 from f2ed.learning.evaluate import Evaluator
@@ -84,7 +85,9 @@ def test_pulls_masks_and_starts_of_a_wide_model_equal_the_reference():
     network = MODELS["group norm"].to("cuda")
     start = flatten(network)
     training, mask = Training(lr=0.05, batch_size=5, local_epochs=2), torch.arange(len(start), device="cuda") % 2 == 0
-    work = gpu_jobs(training, start=start + 0.01) + gpu_jobs(training, pull=Pull(0.5, start + 0.1), mask=mask)
+    work = gpu_jobs(training, start=start + 0.01) + gpu_jobs(
+        training, proximal=ProximalTerm(0.5, start + 0.1), mask=mask
+    )
     updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
 
@@ -112,7 +115,7 @@ def test_pulls_and_masks_equal_the_reference(name):
     network = MODELS[name].to("cuda")
     start = flatten(network)
     mask = torch.arange(len(start), device="cuda") % 2 == 0
-    work = gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2), pull=Pull(0.5, start + 0.1), mask=mask)
+    work = gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2), proximal=ProximalTerm(0.5, start + 0.1), mask=mask)
     updates = Cohort(network, device="cuda")(start, work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
 

@@ -7,9 +7,9 @@ from typing import Annotated, Self
 import msgspec
 
 from f2ed.attacks._common.boost import Boost, boosts
-from f2ed.attacks._common.goal import Exam, Examples, Goal, Palette
+from f2ed.attacks._common.goal import EvaluationData, Examples, Goal, Palette
 from f2ed.attacks._common.scene import Scene
-from f2ed.attacks._common.training import Crew, Schedule
+from f2ed.attacks._common.training import MaliciousClients, TrainingOverrides
 from f2ed.attacks._common.triggers import Box, paint, poisoned
 from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack, Positive
@@ -52,19 +52,20 @@ class Backdoor(Attack, frozen=True, kw_only=True):
         """Return a copy of the images with the trigger whose success is measured."""
         return paint(images, self.marks(images, None), self.shade(palette))
 
-    def goal(self, exam: Exam) -> Goal:
+    def goal(self, evaluation: EvaluationData) -> Goal:
         """Show every test image with the trigger, and want the target label."""
-        target, labels = self.as_run().target, exam.test.labels
-        if target >= exam.classes:
+        target, labels = self.as_run().target, evaluation.test.labels
+        if target >= evaluation.classes:
             raise ConfigError(
-                f"the target label {target} is none of the {exam.classes} classes; the last is {exam.classes - 1}"
+                f"invalid target label {target}: the data has {evaluation.classes} classes, so the largest is "
+                f"{evaluation.classes - 1}"
             )
         wanted = namespace(labels).full_like(labels, target)
-        return Goal(self.triggered(exam.test.images, exam.palette), wanted, labels)
+        return Goal(self.triggered(evaluation.test.images, evaluation.palette), wanted, labels)
 
-    def train(self, crew: Crew) -> Array:
+    def train(self, clients: MaliciousClients) -> Array:
         """Train on the poisoned data."""
-        return crew.train(self.poison(crew), schedule=self.schedule)
+        return clients.train(self.poison(clients), overrides=self.overrides)
 
     def craft(self, scene: Scene) -> Array:
         """Boost what the training gave."""
@@ -72,16 +73,16 @@ class Backdoor(Attack, frozen=True, kw_only=True):
         factors = boosts(self.as_run().boost, view.shards, view.malicious, shard_aware=self.shard_aware)
         return scene.like(factors)[:, None] * scene.own
 
-    def poison(self, crew: Crew) -> list[Examples]:
+    def poison(self, clients: MaliciousClients) -> list[Examples]:
         """Return what each malicious client trains on."""
-        it, shade = self.as_run(), self.shade(crew.palette)
+        it, shade = self.as_run(), self.shade(clients.palette)
         return [
-            poisoned(data, it.share, self.marks(data.images, rank), shade, it.target, crew.rng)
-            for rank, data in enumerate(crew.data)
+            poisoned(data, it.share, self.marks(data.images, rank), shade, it.target, clients.rng)
+            for rank, data in enumerate(clients.data)
         ]
 
     @property
-    def schedule(self) -> Schedule:
+    def overrides(self) -> TrainingOverrides:
         """The training settings, with None for those of the honest clients."""
         it = self.as_run()
-        return Schedule(it.epochs, it.lr, it.momentum, it.weight_decay)
+        return TrainingOverrides(it.epochs, it.lr, it.momentum, it.weight_decay)

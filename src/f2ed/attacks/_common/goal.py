@@ -7,7 +7,7 @@ import numpy as np
 
 from f2ed.core.arrays import Array
 
-__all__ = ["Exam", "Examples", "Goal", "Palette", "Success"]
+__all__ = ["EvaluationData", "Examples", "Goal", "Palette", "Success"]
 
 
 class Examples(NamedTuple):
@@ -28,7 +28,7 @@ class Palette(NamedTuple):
         return self.black + value * (self.white - self.black)
 
 
-class Exam(NamedTuple):
+class EvaluationData(NamedTuple):
     """What the success of an attack is measured with; `rng` draws where there is something to choose."""
 
     test: Examples

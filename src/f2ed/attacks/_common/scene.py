@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.attacks._common.view import Knowledge, View
+from f2ed.attacks._common.view import AttackerView, Knowledge
 from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.gram import like, to_numpy
@@ -35,7 +35,7 @@ class Scene:
     """All rows as they would be without an attack; with partial knowledge the stand-ins."""
     n: int
     m: int
-    view: View
+    view: AttackerView
 
     @property
     def d(self) -> int:
@@ -77,7 +77,7 @@ class Scene:
         return np.asarray(to_numpy((self.honest - self.mean) @ direction), np.float64)
 
 
-def survey(view: View, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
+def survey(view: AttackerView, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
     """Look at the clients, or at the shard means, with full or partial knowledge."""
     view = _on_device(view)
     if knowledge == "full" and view.benign is None:
@@ -87,26 +87,26 @@ def survey(view: View, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
     return _shard_means(view) if shard_aware else _clients(view)
 
 
-def shard_of_each(view: View, clients: Sequence[ClientId]) -> npt.NDArray[np.intp]:
+def shard_of_each(view: AttackerView, clients: Sequence[ClientId]) -> npt.NDArray[np.intp]:
     """Return the index of the shard of each of these clients."""
     where = {client: index for index, members in enumerate(view.shards) for client in members}
     return np.array([where[client] for client in clients], np.intp)
 
 
-def _on_device(view: View) -> View:
-    """View CPU tensors as NumPy arrays; leave the rest where it is."""
+def _on_device(view: AttackerView) -> AttackerView:
+    """AttackerView CPU tensors as NumPy arrays; leave the rest where it is."""
     benign = None if view.benign is None else as_matrix(view.benign)[0]
     return replace(view, own=as_matrix(view.own)[0], benign=benign, model=as_matrix(view.model[None])[0][0])
 
 
-def _clients(view: View) -> Scene:
+def _clients(view: AttackerView) -> Scene:
     if view.benign is None:
         return Scene(view.own, view.own, view.own, view.n, view.m, view)
     before = namespace(view.own).concatenate([view.benign, view.own])
     return Scene(before[: view.n - view.m], view.own, before, view.n, view.m, view)
 
 
-def _shard_means(view: View) -> Scene:
+def _shard_means(view: AttackerView) -> Scene:
     """Average per shard; where no shard is clean, or none can be seen, take what a clean one would be."""
     p = len(view.shards)
     sizes = np.array([len(members) for members in view.shards], np.float64)

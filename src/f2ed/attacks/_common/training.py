@@ -1,6 +1,6 @@
 """The malicious clients at work: what an attack may set them to train on, and how.
 
-Attacks know nothing of models or optimizers. Whoever runs a simulation hands them a `Crew`, whose `train`
+Attacks know nothing of models or optimizers. Whoever runs a simulation hands them a `MaliciousClients`, whose `train`
 does the work for all malicious clients at once; an attack calls it as often as it likes.
 """
 
@@ -14,11 +14,11 @@ from f2ed.attacks._common.goal import Examples, Goal, Palette
 from f2ed.core.arrays import Array
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["AS_THE_HONEST", "Crew", "Pull", "Schedule", "Train"]
+__all__ = ["NO_OVERRIDES", "MaliciousClients", "ProximalTerm", "Train", "TrainingOverrides"]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingOverrides:
     """How a client trains; None means as the honest clients do."""
 
     epochs: int | None = None
@@ -29,10 +29,10 @@ class Schedule:
     optimizer: Literal["sgd", "adam"] | None = None
 
 
-AS_THE_HONEST = Schedule()
+NO_OVERRIDES = TrainingOverrides()
 
 
-class Pull(NamedTuple):
+class ProximalTerm(NamedTuple):
     """A penalty of strength/2 times the squared distance from the center, [m, d] or [d], added to the loss."""
 
     strength: float
@@ -46,9 +46,9 @@ class Train(Protocol):
         self,
         data: Sequence[Examples],
         *,
-        schedule: Schedule = AS_THE_HONEST,
+        overrides: TrainingOverrides = NO_OVERRIDES,
         start: Array | None = None,
-        pull: Pull | None = None,
+        proximal: ProximalTerm | None = None,
         mask: Array | None = None,
     ) -> Array:
         """Train each client on its own data; return by how much each moved, [m, d].
@@ -59,14 +59,14 @@ class Train(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Crew:
+class MaliciousClients:
     """The malicious clients of one round; `data` is in the order of `malicious`."""
 
     data: tuple[Examples, ...]
     train: Train
     model: Array
     """The global model, [d]."""
-    honest: Schedule
+    honest: TrainingOverrides
     """How the honest clients train; no entry is None."""
     shards: tuple[tuple[ClientId, ...], ...]
     malicious: tuple[ClientId, ...]

@@ -11,14 +11,14 @@ from f2ed.core.errors import ConfigError
 from f2ed.estimators import Estimator
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Knowledge", "View"]
+__all__ = ["AttackerView", "Knowledge"]
 
 Knowledge = Literal["full", "partial"]
 """All updates of the round, or the malicious clients' own alone."""
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class AttackerView:
     """One round, as the malicious clients see it together before they send anything; there is nothing else.
 
     Updates are differences from the global model: a client moves it by plus its update. The rows of `own`

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, final
 
 import msgspec
 
-from f2ed.attacks import MRA, AnyAttack, Attack
+from f2ed.attacks import AnyAttack, Attack, ModelReplacement
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.grid import Cell
 from f2ed.records import RunLog
@@ -156,6 +156,6 @@ def _end(log: RunLog, kind: Measure) -> float:
         return last.accuracy
     attack = log.header.settings["attack"]
     # The authors count the images of the target class too, which are a tenth of all.
-    every = attack["kind"] == MRA.__struct_config__.tag and attack.get("variant") == "released"
+    every = attack["kind"] == ModelReplacement.__struct_config__.tag and attack.get("variant") == "released"
     value = last.success_every if every else last.success
     return 0.0 if value is None else value

@@ -65,7 +65,7 @@ def lay_out(jobs: Sequence[Job], seed: int, round_: int) -> list[Schedule]:
 
     def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
-        return id(job.data.pool), *msgspec.structs.astuple(job.training), job.pull is None, job.mask is None
+        return id(job.data.pool), *msgspec.structs.astuple(job.training), job.proximal is None, job.mask is None
 
     return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 

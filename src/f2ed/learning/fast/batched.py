@@ -46,13 +46,13 @@ def train_in_turn(
 ) -> None:
     """Train the schedule's clients on a GPU one after another, for models that keep it busy with one client.
 
-    All clients of a run replay the same recorded step, which is kept in `recordings`; those with a pull or a
+    All clients of a run replay the same recorded step, which is kept in `recordings`; those with a proximal term or a
     mask, which few attackers have, record their own.
     """
     for at in range(schedule.clients):
         mine = schedule.part(at, at + 1)
         (job,), (place,) = mine.jobs, mine.places
-        if job.pull is not None or job.mask is not None:
+        if job.proximal is not None or job.mask is not None:
             train_batched(start, trained, mine, out, gradients)
             continue
         begun = _begun(start, trained, mine)
@@ -79,10 +79,10 @@ class _Training:
         self.buffers, self.begun, self.gradients = buffers, begun, gradients
         self.weights = begun.clone()
         self.state = begin(self.settings, self.weights)
-        self.pull, self.mask = _pull(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
+        self.proximal, self.mask = _proximal(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
         settings = self.settings
         only_sgd = settings.optimizer == "sgd" and not settings.momentum and not settings.weight_decay
-        self.plain = only_sgd and self.pull is None and self.mask is None
+        self.plain = only_sgd and self.proximal is None and self.mask is None
 
     def restart(self, begun: Tensor, buffers: Tensor) -> None:
         """Begin anew in the same memory, which a recorded step reads and writes."""
@@ -99,8 +99,8 @@ class _Training:
             self.gradients.descend(now, images, labels, shares * self.settings.lr)
             return
         slope = self.gradients(now, self.buffers, images, labels, shares)
-        if self.pull is not None:
-            slope.add_((now - self.pull.centers[:active]) * self.pull.strengths[:active])
+        if self.proximal is not None:
+            slope.add_((now - self.proximal.centers[:active]) * self.proximal.strengths[:active])
         step(self.settings, now, slope, tuple(part[:active] for part in self.state))
         if self.mask is not None:
             torch.where(self.mask[:active], now, self.begun[:active], out=now)
@@ -143,19 +143,19 @@ def _pick(schedule: Schedule, index: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pull:
+class _ProximalTerms:
     """The strengths `[n, 1]` and centers `[n, t]` of clients that are pulled."""
 
     strengths: Tensor
     centers: Tensor
 
 
-def _pull(schedule: Schedule, trained: int) -> _Pull | None:
-    pulls = [job.pull for job in schedule.jobs if job.pull is not None]
-    if not pulls:
+def _proximal(schedule: Schedule, trained: int) -> _ProximalTerms | None:
+    terms = [job.proximal for job in schedule.jobs if job.proximal is not None]
+    if not terms:
         return None
-    centers = torch.stack([pull.center[:trained] for pull in pulls])
-    return _Pull(centers.new_tensor([[pull.strength] for pull in pulls]), centers)
+    centers = torch.stack([term.center[:trained] for term in terms])
+    return _ProximalTerms(centers.new_tensor([[term.strength] for term in terms]), centers)
 
 
 def _mask(schedule: Schedule, trained: int) -> Tensor | None:
