@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-browser test-deployment lint format bench docs clean
+.PHONY: help demo test test-browser test-deployment test-nightly lint style types layers format hooks bench docs release-check clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -33,32 +33,52 @@ $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --editable '.[train,report,flower]' --group bench
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
 	@touch $@
-$(VENV)/.docs: $(VENV)/.core
-	$(PIP) --editable '.[report]' --group docs
+# The API reference imports every package, so it needs torch and flwr as well.
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) --group docs
+	@touch $@
+$(VENV)/.release: $(VENV)/.core
+	$(PIP) --group release
+	@touch $@
+$(VENV)/.hooks: $(VENV)/.dev
+	$(PIP) --group hooks
 	@touch $@
 
-demo: $(VENV)/.train ## train under attack with both protections on, and see what happens
+demo: $(VENV)/.train ## train under attack with both protections on, and show what each defense lets through
 	$(BIN)/f2ed run experiments/demo.toml --jobs 2
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/pytest
 
-test-browser: $(VENV)/.browser ## test the page in Chromium, which is installed where that is allowed
+test-browser: $(VENV)/.browser ## test the report page in Chromium (installed where that is allowed)
 	.ci/chromium
 	$(BIN)/pytest tests/browser
 
 test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
-	$(BIN)/pytest tests/deployment
+	$(BIN)/pytest tests/real_deployment
 
-lint: $(VENV)/.dev ## style, types and layers
+test-nightly: $(VENV)/.deployment ## run what is too slow for every change, and every deployment test
+	$(BIN)/pytest -m nightly
+	$(BIN)/pytest -m '' tests/real_deployment
+
+lint: style types layers ## style, types and layers
+
+style: $(VENV)/.dev ## check formatting and lint rules
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+
+types: $(VENV)/.dev ## check types (mypy --strict)
 	$(BIN)/mypy
+
+layers: $(VENV)/.dev ## check that imports go one way
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## apply the style
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+hooks: $(VENV)/.hooks ## run style, types and layers before every commit
+	$(BIN)/pre-commit install
 
 bench: $(VENV)/.bench ## measure against the limits of this machine and against peers
 	cd benchmarks && for each in estimators dimension secagg simulation leak_meter; do ../$(BIN)/python $$each.py $(BENCH) || exit 1; done
@@ -67,5 +87,8 @@ docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-clean: ## forget everything that was set up
-	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+release-check: $(VENV)/.release ## build, install the wheel in a clean environment, run the README's commands
+	$(BIN)/python scripts/release_check/check.py
+
+clean: ## remove everything that was set up or built
+	rm -rf $(VENV) dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,4 +12,4 @@ if importlib.util.find_spec("flwr") is not None:
 
 def pytest_ignore_collect(config):
     """Leave this folder out of a run that does not name it."""
-    return None if any("deployment" in argument for argument in config.args) else True
+    return None if any("real_deployment" in argument for argument in config.args) else True
