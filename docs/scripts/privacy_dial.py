@@ -60,7 +60,7 @@ def _training(logs: list[RunLog]) -> Iterator[str]:
     yield "|" + "---|" * 10
     for noise in sorted(runs, key=lambda label: 0.0 if label == "none" else float(label)):
         cells = runs[noise]
-        told = cells["none", "mean"][0].rounds[-1].largest_epsilon
+        told = cells["none", "mean"][0].rounds[-1].max_dp_epsilon
         row = [noise, "∞" if told is None else _rounded(told)]
         row += [f"{100 * _last(cells[column], 'accuracy'):.1f} %" for column in columns]
         row.append(_believed(cells["accuracy attack", "filter-l2"]))

@@ -72,11 +72,11 @@ def _never_heard(log: RunLog) -> float:
 
 
 def _exposed(log: RunLog) -> float:
-    return log.rounds[-1].meter.exposed
+    return log.rounds[-1].leak.exposed
 
 
 def _crowd(log: RunLog) -> float:
-    return log.rounds[-1].meter.crowd
+    return log.rounds[-1].leak.crowd
 
 
 main(Path(sys.argv[1]))

@@ -104,6 +104,6 @@ def test_how_often_the_backdoor_succeeds_under_each_schedule(runs, partition):
 
 def test_what_the_meter_read_in_these_runs(runs):
     shown = [float(cell) for cell in cells("clients determined by all rounds")]
-    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].meter.exposed)
+    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].leak.exposed)
     shown = [float(cell) for cell in cells("smallest group determined")]
-    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].meter.crowd)
+    assert shown == costs(runs, "iid", "none", lambda log: log.rounds[-1].leak.crowd)

@@ -1,23 +1,27 @@
-"""One format for what a run leaves behind, in simulation and deployment, and the words for it."""
+"""One format for the records of simulations and deployments, its reader, and the sentences about it."""
 
+from f2ed.records.reader import holds_records, read, read_all, read_folder, unpacked
 from f2ed.records.schema import (
-    Forecast,
-    Reading,
+    FORMAT,
+    LeakForecast,
+    LeakReading,
+    NoiseRecord,
+    Plugin,
     Record,
     RoundRecord,
     RunHeader,
     RunLog,
     Seconds,
-    holds_records,
     line,
-    read,
-    read_folder,
-    unpacked,
+    settings_digest,
 )
 
 __all__ = [
-    "Forecast",
-    "Reading",
+    "FORMAT",
+    "LeakForecast",
+    "LeakReading",
+    "NoiseRecord",
+    "Plugin",
     "Record",
     "RoundRecord",
     "RunHeader",
@@ -26,6 +30,8 @@ __all__ = [
     "holds_records",
     "line",
     "read",
+    "read_all",
     "read_folder",
+    "settings_digest",
     "unpacked",
 ]

@@ -1,121 +1,191 @@
-"""What a run leaves behind: JSON lines, a header and then one line for each round.
+"""The records of a run: JSON lines, a header followed by one line per round (format 2).
 
-A reader of an older or newer version loses nothing but what it does not know: unknown fields and unknown kinds of
-lines are passed over. A last line that was cut off, as by a crash, is reported and not used.
-
-The file of a run that is over may be compressed (`gzip -9n *.jsonl`): `.jsonl.gz` is read like `.jsonl`.
+Simulation and deployment write the same two kinds of lines. What only a simulation can know (who attacks, the test
+accuracy, which shards are contaminated) is optional. Records hold numbers and names; `f2ed.records.text` puts them
+into sentences. Client updates are never recorded.
 """
 
-import errno
-import gzip
-import zlib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple, final
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 
-from f2ed.core.errors import ConfigError
-
 __all__ = [
+    "FORMAT",
+    "LeakForecast",
+    "LeakReading",
+    "NoiseRecord",
+    "Plugin",
     "Record",
     "RoundRecord",
     "RunHeader",
     "RunLog",
     "Seconds",
-    "holds_records",
+    "Source",
     "line",
-    "read",
-    "read_folder",
-    "unpacked",
+    "settings_digest",
 ]
 
+FORMAT = 2
+"""The version that this code writes; older ones are migrated when they are read."""
+
+Source = Literal["simulation", "deployment"]
+
 
 @final
-class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leak meter says before the first round: what the planned rounds give away about single clients."""
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimator or an attack, described well enough to be shown by someone who does not have its code."""
+
+    kind: str
+    title: str
+    family: str = ""
+    paper: str = ""
+    """Its citation."""
+    inner: "Plugin | None" = None
+    """The rule that a wrapper such as NNM applies."""
+
+    @classmethod
+    def of(cls, plugin: msgspec.Struct) -> "Plugin":
+        """Describe a plug-in by its tag and its class variables `title`, `family` and `paper`."""
+        kind = str(plugin.__struct_config__.tag)
+        inner = getattr(plugin, "inner", None)
+        return cls(
+            kind=kind,
+            title=getattr(plugin, "title", "") or title_of(kind),
+            family=getattr(plugin, "family", ""),
+            paper=getattr(plugin, "paper", ""),
+            inner=None if inner is None else cls.of(inner),
+        )
+
+    @property
+    def full_kind(self) -> str:
+        """The kinds from the outermost rule to the innermost, as in `nnm + krum`."""
+        return self.kind if self.inner is None else f"{self.kind} + {self.inner.full_kind}"
+
+    @property
+    def full_title(self) -> str:
+        """The titles in the same order."""
+        return self.title if self.inner is None else f"{self.title} + {self.inner.full_title}"
+
+
+def title_of(kind: str) -> str:
+    """Return a readable title for a kind that brings none."""
+    return kind.replace("-", " ").capitalize()
+
+
+@final
+class LeakForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What the planned rounds would reveal about single clients, computed before the first round."""
 
     exposed: int
-    """Clients whose own update the sums would determine."""
+    """Clients whose own update the opened sums would determine."""
     first: int | None
-    """After how many rounds the first of them is."""
+    """The number of rounds after which the first of them is determined."""
     last: int | None
-    """After how many rounds everyone is; None if not everyone is."""
+    """The number of rounds after which every client is determined; None if some never are."""
     crowd: int
-    """The smallest group whose sum would be determined."""
+    """The smallest group of clients whose sum would be determined."""
     cosine: float
-    """Between what a server would find and what stays of a client's update."""
+    """Between the server's best linear guess and the round-invariant component of a client's update."""
     leaks: bool
-    """Whether that is too much: someone is determined, or everyone no better hidden than among two."""
-    text: str
+    """Whether a client is determined, or every client is hidden no better than in a crowd of two."""
 
 
 @final
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leak meter says after a round, of the sums that were really opened so far."""
+class LeakReading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sums opened so far reveal, measured after a round."""
 
     rank: int
-    """Independent equations that the server has."""
+    """Independent equations that the server holds."""
     exposed: int
-    """Clients whose own update they determine, as far as it stays the same."""
+    """Clients whose round-invariant component these determine."""
     first: int | None
-    """After how many rounds the first of them was."""
+    """The number of rounds after which the first of them was determined."""
     crowd: int
-    """The smallest group whose sum they determine."""
+    """The smallest group of clients whose sum is determined."""
+
+
+@final
+class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The noise for differential privacy that shard means carry; standard deviations in units of the update."""
+
+    noise_multiplier: float
+    delta: float
+    clip_norm: float
+    shard: float
+    """Standard deviation of one coordinate of a shard mean."""
+    shard_norm: float
+    """Expected norm of the noise in a shard mean, to compare with `clip_norm`."""
+    colluders: int = 0
+    """Shard members assumed to help the server."""
 
 
 @final
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
-    """What was run, and with what: enough to run it again."""
+    """What was run and with what; for a simulation, enough to run it again."""
 
+    format: int = FORMAT
+    source: Source = "simulation"
     name: str
     digest: str
-    """SHA-256 of the settings: what tells one run from another."""
+    """SHA-256 of the settings, by `settings_digest`; a deployment's job name stands in where there are none."""
     settings: dict[str, Any]
-    seed: int
-    rounds: int
     versions: dict[str, str]
-    device: str
-    dimension: int
-    """Coordinates of an update."""
+    estimator: Plugin
+    attack: Plugin | None = None
+    """None where nobody attacks, and in a deployment, which cannot know."""
+    rounds: int
+    """Planned."""
     clients: int
-    malicious: tuple[int, ...]
-    """The clients that attack, or that would if there were an attack."""
-    attacked: bool
-    samples: tuple[int, ...]
-    """Training samples of each client."""
-    labels: tuple[tuple[int, ...], ...]
-    """For each client, how many of its samples have each label."""
     shards: tuple[tuple[int, ...], ...]
-    """The first deal; a schedule may deal anew."""
+    """The members of each shard in the first round; a schedule may assign them again later."""
     mode: str
-    """How updates are kept secret: a mode of the protocol, "clear" (added in the clear) or "none" (seen one by one)."""
+    """The secure-aggregation mode, "clear" (summed without masks) or "none" (every update is seen)."""
     crowd: int
-    """The fewest clients in whose mean an update is seen; 1 where nothing is hidden."""
+    """Every update is seen only in a sum over at least so many clients; 1 where nothing is hidden."""
     guarantee: dict[str, Any]
-    verdict: str
-    """What the guarantee says, in one sentence."""
-    forecast: Forecast | None = None
-    """Of the leak meter; None where no sums hide anybody, and in records of older versions."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know about how the settings were understood."""
+    """The fields of `f2ed.guarantees.Guarantee`."""
+    tolerated: int | None = None
+    """Rows that the estimator is set to tolerate; None for rules without such a setting."""
+    dimension: int = 0
+    """Coordinates of an update."""
+    seed: int = 0
+    device: str = ""
+    forecast: LeakForecast | None = None
+    """None where no sums hide anybody."""
+    noise: NoiseRecord | None = None
+    """None without differential privacy."""
     arm: dict[str, str] = {}
-    """What tells this run from the others of its file: setting and value."""
+    """What distinguishes this run within its experiment: setting and value."""
     started: str = ""
-    """When, in UTC."""
+    """UTC, ISO 8601."""
+    malicious: tuple[int, ...] | None = None
+    """The clients that attack, or would if there were an attack; None in a deployment."""
+    samples: tuple[int, ...] | None = None
+    """Training samples per client."""
+    labels: tuple[tuple[int, ...], ...] | None = None
+    """For each client, the number of samples per label."""
+
+    @property
+    def attacked(self) -> bool:
+        """Whether malicious clients are known to attack."""
+        return self.attack is not None
 
 
 @final
 class Seconds(msgspec.Struct, frozen=True, kw_only=True):
-    """The wall-clock time of each stage of a round."""
+    """Wall-clock time of each stage of a round."""
 
     train: float = 0.0
-    """Next to nothing in a first round whose training another run had done."""
+    """Close to zero in a first round whose training another run of the grid has done."""
     attack: float = 0.0
     protect: float = 0.0
-    """Waiting for clients to clip, encode and mask."""
+    """Clients clip, encode and mask."""
+    exchange: float = 0.0
+    """Deployment only: from the first invitation to the last reply, training included."""
     sum: float = 0.0
-    """The server's part of the secure sums, and decoding."""
+    """The server's part of secure aggregation, and decoding."""
     estimate: float = 0.0
     evaluate: float = 0.0
 
@@ -127,75 +197,84 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="round"):
-    """One round: how good the model is after it, and what the server saw and believed."""
+    """One round: how good the model is afterwards, what the server saw, and what it gave weight to."""
 
     round: int
     """Counts from 0."""
-    accuracy: float
-    loss: float | None
-    """None where it is not a finite number."""
+    accuracy: float | None = None
+    """On the test set; None in a deployment, and where it is not a finite number."""
+    loss: float | None = None
+    """Cross-entropy on the test set."""
     success: float | None = None
-    """Of a targeted attack, over inputs whose true label is not the one wanted."""
+    """Of a targeted attack, over inputs whose true label is not the target."""
     success_every: float | None = None
-    """The same over all inputs, as the authors of the paper count: well above zero without any attack."""
+    """The same over all inputs, as the paper's released code counts: well above zero without any attack."""
+    skipped: str | None = None
+    """Why the model did not move; None if it did."""
     weights: tuple[float, ...] | None = None
-    """How much each shard was believed; sums to one. None for rules that choose anew in each coordinate."""
+    """The weight of each shard, summing to one; None for rules that choose per coordinate."""
     excluded: dict[int, str] = {}
-    """The shards that had no say, and why: they stayed closed, or were not finite."""
-    contaminated: tuple[int, ...] = ()
-    """The shards that held an attacker, which only a simulation knows."""
+    """Shards that did not take part, and why: they stayed closed, or were not finite."""
+    dropped: dict[int, str] = {}
+    """Clients that did not take part, and why."""
+    contaminated: tuple[int, ...] | None = None
+    """Shards with an attacker among their members; None in a deployment, which cannot know."""
     eigenvalue: float | None = None
     iterations: int = 0
     stopped: str = ""
     """Why the estimator stopped."""
     step: float | None = None
-    """The length by which the model moved."""
+    """The norm of the model's change."""
     crowd: int = 1
-    """The fewest clients in whose sum an update was seen; 0 where nothing was opened."""
+    """The smallest number of clients in a sum that was opened; 0 where none was."""
     clipped: int = 0
-    """Coordinates cut off, over all clients."""
+    """Coordinates clipped, over all clients."""
     clipped_honest: int = 0
-    """Those in shards without an attacker: if there are many, the clip is too small."""
+    """Those in shards without an attacker, which only a simulation knows; if many, `clip_value` is too small."""
     shortened: int = 0
-    """Updates shortened to the L2 clip."""
+    """Updates scaled down to `clip_norm`."""
     bytes_up: int = 0
-    """Sent by a client, on average; in the first round of an epoch with the keys that are agreed on for all of it."""
+    """Sent by a client, on average; the first round of an epoch includes its key exchange."""
     bytes_down: int = 0
     """Sent to a client by the protocol, on average; the model itself is not counted."""
     guarantee: str = ""
     """Where the worst case falls with the shards that opened: theorem, experience or nothing."""
-    epsilon: float | tuple[float, ...] | None = None
-    """Of differential privacy, at the delta of the settings, over all rounds so far: one number where it is the same
-    for all clients, else one for each; None without noise. The larger, the less is hidden."""
-    meter: Reading | None = None
-    """Of the leak meter; None where no sums hide anybody, and in records of older versions."""
+    dp_epsilon: float | dict[int, float] | None = None
+    """Spent over all rounds so far, at the delta of the settings: one number where it is the same for all clients,
+    else one for each; None without noise."""
+    leak: LeakReading | None = None
+    """None where no sums hide anybody."""
     seconds: Seconds = Seconds()
+    ended: str = ""
+    """UTC, ISO 8601; deployment only."""
 
     @property
-    def largest_epsilon(self) -> float | None:
-        """Of the client that has lost most."""
-        return max(self.epsilon) if isinstance(self.epsilon, tuple) else self.epsilon
+    def max_dp_epsilon(self) -> float | None:
+        """Of the client that has spent most."""
+        return max(self.dp_epsilon.values()) if isinstance(self.dp_epsilon, dict) else self.dp_epsilon
 
     @property
     def contaminated_weight(self) -> float | None:
-        """The weight that fell on contaminated shards."""
-        return None if self.weights is None else float(sum(self.weights[shard] for shard in self.contaminated))
+        """The weight on contaminated shards; None where it is not known."""
+        if self.weights is None or self.contaminated is None:
+            return None
+        return float(sum(self.weights[shard] for shard in self.contaminated if shard < len(self.weights)))
 
 
 Record = RunHeader | RoundRecord
 
 
 class RunLog(NamedTuple):
-    """What a file of records holds."""
+    """The records of one run."""
 
     header: RunHeader
     rounds: tuple[RoundRecord, ...]
     torn: str | None = None
-    """What was found of a line that was cut off; None if the file is whole."""
+    """The beginning of a last line that was cut off; None if the file is whole."""
 
     @property
     def finished(self) -> bool:
-        """Whether every round is there."""
+        """Whether every planned round is there."""
         return len(self.rounds) >= self.header.rounds
 
 
@@ -204,62 +283,15 @@ def line(record: Record) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def holds_records(path: Path) -> bool:
-    """Say whether a file has the name of a run's, compressed or not."""
-    return path.name.endswith((".jsonl", ".jsonl.gz"))
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """Return SHA-256 of settings in plain values, whatever the order of their keys.
+
+    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs.
+    """
+    return hashlib.sha256(msgspec.json.encode(_stated(settings), order="sorted")).hexdigest()
 
 
-def unpacked(path: Path) -> bytes:
-    """Return what is in a run's file, compressed or not; raise `OSError` if it cannot be read."""
-    found = path.read_bytes()
-    if path.suffix != ".gz":
-        return found
-    try:
-        return gzip.decompress(found)
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise OSError(errno.EIO, "it is no gzip file, or only the beginning of one") from None
-
-
-def read(path: Path) -> RunLog:
-    """Read a run's file; raise `ConfigError` if it is none."""
-    try:
-        *lines, tail = unpacked(path).split(b"\n")
-    except OSError as missing:
-        raise ConfigError(f"{path} cannot be read: {missing.strerror}") from None
-    records = list(_decoded(lines, path))
-    if not records or not isinstance(records[0], RunHeader):
-        raise ConfigError(f"{path} does not begin with the header of a run; is it a file that f2ed run has written?")
-    rounds = tuple(record for record in records if isinstance(record, RoundRecord))
-    return RunLog(records[0], rounds, tail.decode(errors="replace") if tail else None)
-
-
-def read_folder(folder: Path) -> list[RunLog]:
-    """Read all runs of a folder, in the order of their names."""
-    return [read(path) for path in sorted(folder.iterdir()) if holds_records(path)]
-
-
-def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
-    decoder = msgspec.json.Decoder(Record)
-    header: RunHeader | None = None
-    for number, text in enumerate(lines, 1):
-        try:
-            record = decoder.decode(text)
-        except msgspec.DecodeError as wrong:
-            if not _known(text):
-                continue
-            raise ConfigError(f"{path}, line {number} is not a record: {wrong}; delete the file to run again") from None
-        if isinstance(record, RunHeader):
-            header = record
-        elif header is not None and b'"crowd"' not in text:
-            # Records of older versions say it once for all rounds.
-            record = msgspec.structs.replace(record, crowd=header.crowd)
-        yield record
-
-
-def _known(text: bytes) -> bool:
-    """Say whether a line claims to be of a kind that this version knows, or is no JSON object at all."""
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return True
-    return not isinstance(found, dict) or found.get("record") in {"run", "round"}
+def _stated(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _stated(inner) for key, inner in value.items() if inner is not None}
+    return [_stated(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar, final
 
 import msgspec
 
-from f2ed.records.schema import Reading, RoundRecord, RunHeader
+from f2ed.records.schema import LeakReading, RoundRecord, RunHeader
 
 __all__ = [
     "LEVELS",
@@ -192,7 +192,7 @@ def privacy(runs: Runs) -> Iterator[Remark]:
 
 def _noise(runs: Runs) -> Iterator[Remark]:
     """Say what differential privacy the client that has lost most has; above 10 it is no promise to speak of."""
-    noisy = [(told, run) for run in runs if run.rounds and (told := run.rounds[-1].largest_epsilon) is not None]
+    noisy = [(told, run) for run in runs if run.rounds and (told := run.rounds[-1].max_dp_epsilon) is not None]
     if not noisy:
         return
     worst, run = max(noisy, key=lambda pair: pair[0])
@@ -224,8 +224,8 @@ def _over_rounds(runs: Runs) -> Iterator[Remark]:
         yield Remark("dented", "Over the rounds", f"{plural(dealt, 'run')} {text}")
 
 
-def _reading(run: Recorded) -> Reading | None:
-    return run.rounds[-1].meter if run.rounds else None
+def _reading(run: Recorded) -> LeakReading | None:
+    return run.rounds[-1].leak if run.rounds else None
 
 
 def upkeep(runs: Runs) -> Iterator[Remark]:

@@ -93,7 +93,7 @@ def _row(run: Run) -> tuple[str, ...]:
 
 def _determined(run: Run) -> str:
     """Say what the sums of all rounds together determine, as the leak meter read it last."""
-    last = run.rounds[-1].meter if run.rounds else None
+    last = run.rounds[-1].leak if run.rounds else None
     if last is None:
         return _UNKNOWN
     if not last.exposed:
@@ -103,7 +103,7 @@ def _determined(run: Run) -> str:
 
 def _epsilon(run: Run) -> str:
     """Say what differential privacy the client that has lost most is left with; infinite without noise."""
-    told = run.rounds[-1].largest_epsilon if run.rounds else None
+    told = run.rounds[-1].max_dp_epsilon if run.rounds else None
     return "∞: no noise" if told is None else f"{told:.3g}"
 
 

@@ -25,7 +25,7 @@ _SCALARS = (
     "step",
     "clipped",
     "clipped_honest",
-    "largest_epsilon",
+    "max_dp_epsilon",
 )
 _METER = ("rank", "exposed")
 _MORE = ("shortened", "bytes_up", "bytes_down", "crowd")
@@ -121,7 +121,7 @@ def _stages() -> list[str]:
 
 def _numbers(record: RoundRecord) -> dict[str, float | None]:
     found = {name: getattr(record, name) for name in (*_SCALARS, *_MORE)}
-    found |= {name: None if record.meter is None else getattr(record.meter, name) for name in _METER}
+    found |= {name: None if record.leak is None else getattr(record.leak, name) for name in _METER}
     found |= {f"seconds_{stage}": getattr(record.seconds, stage) for stage in STAGES}
     return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
 

@@ -131,7 +131,7 @@ def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
     found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}
     for name in ("rank", "exposed", "crowd"):
-        found[name] = [None if record.meter is None else getattr(record.meter, name) for record in rounds]
+        found[name] = [None if record.leak is None else getattr(record.leak, name) for record in rounds]
     found["on_contaminated"] = _shorts([_misplaced(record) for record in rounds])
     return found
 

@@ -6,7 +6,7 @@ from functools import cache
 from f2ed.guarantees import Leak, Meter, leak
 from f2ed.guarantees.leakage.forecast import LeakMode
 from f2ed.protocol.sharding import Assignment, Schedule
-from f2ed.records import Forecast, Reading
+from f2ed.records import LeakForecast, LeakReading
 from f2ed.simulation.checkpoint import Away
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.shard_rows import Rows
@@ -36,18 +36,17 @@ def _leak(clients: int, shards: int, schedule: Schedule, rounds: int, client_dro
     )
 
 
-def as_record(found: Leak | None) -> Forecast | None:
+def as_record(found: Leak | None) -> LeakForecast | None:
     """Return the forecast as the header of a run has it."""
     if found is None:
         return None
-    return Forecast(
+    return LeakForecast(
         exposed=found.exposed,
         first=found.first,
         last=found.last,
         crowd=found.crowd,
         cosine=round(found.cosine, 4),
         leaks=found.leaks,
-        text=found.text,
     )
 
 
@@ -83,7 +82,7 @@ class Follower:
         self._meter = Meter(clients)
         self._past: tuple[Away, ...] = ()
 
-    def __call__(self, rounds: tuple[Away, ...]) -> Reading:
+    def __call__(self, rounds: tuple[Away, ...]) -> LeakReading:
         """Return the reading after these rounds."""
         known = len(self._past)
         if rounds[:known] != self._past:
@@ -92,7 +91,7 @@ class Follower:
             self._meter.observe(_opened(self._plan(number), rounds[number]))
         self._past = rounds
         meter = self._meter
-        return Reading(rank=meter.rank, exposed=meter.exposed, first=meter.first, crowd=meter.crowd)
+        return LeakReading(rank=meter.rank, exposed=meter.exposed, first=meter.first, crowd=meter.crowd)
 
 
 def _opened(plan: Assignment, missed: Away) -> list[tuple[int, ...]]:

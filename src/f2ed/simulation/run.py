@@ -126,8 +126,9 @@ class Simulation:
         """Take one round; the same state always gives the same."""
         watch = Stopwatch(self.device)
         updates, memory = self._train(state, watch)
+        absent = self._absent(state.round)
         with watch("sum"):
-            rows = self._rows(updates, state.model, state.round, self._absent(state.round))
+            rows = self._rows(updates, state.model, state.round, absent)
         watch.add("sum", -rows.protect)
         watch.add("protect", rows.protect)
         del updates
@@ -147,9 +148,11 @@ class Simulation:
             success=None if success is None else success.others,
             success_every=None if success is None else success.every,
             step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
-            stopped=f"no step: {skipped}" if estimate is None else estimate.stopped,
-            meter=self._follower(missed) if self.experiment.sharded else None,
-            epsilon=self._epsilon(spent),
+            skipped=skipped,
+            stopped="" if estimate is None else estimate.stopped,
+            dropped=absent,
+            leak=self._follower(missed) if self.experiment.sharded else None,
+            dp_epsilon=self._epsilon(spent),
             seconds=watch.read(),
             **self._seen(rows, estimate, state.round),
         )
@@ -232,12 +235,12 @@ class Simulation:
         losses = rows.audit.losses
         return tuple(loss + losses.get(client, 0.0) for client, loss in enumerate(before))
 
-    def _epsilon(self, spent: tuple[float, ...]) -> float | tuple[float, ...] | None:
+    def _epsilon(self, spent: tuple[float, ...]) -> float | dict[int, float] | None:
         if self.experiment.privacy is None:
             return None
         delta = self.experiment.privacy.delta
         every = tuple(round(epsilon(loss, delta), 4) for loss in spent)
-        return every[0] if len(set(every)) == 1 else every
+        return every[0] if len(set(every)) == 1 else dict(enumerate(every))
 
     def _seen(self, rows: Rows, estimate: Estimate | None, round_: int) -> dict[str, Any]:
         """Return what the record says about the shards."""
