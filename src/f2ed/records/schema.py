@@ -7,6 +7,7 @@ into sentences. Client updates are never recorded.
 
 import hashlib
 from collections.abc import Mapping
+from math import nan
 from typing import Any, Literal, NamedTuple, final
 
 import msgspec
@@ -276,6 +277,12 @@ class RunLog(NamedTuple):
     def finished(self) -> bool:
         """Whether every planned round is there."""
         return len(self.rounds) >= self.header.rounds
+
+    @property
+    def final_accuracy(self) -> float:
+        """After the last round; NaN where it was not measured."""
+        measured = self.rounds[-1].accuracy if self.rounds else None
+        return nan if measured is None else measured
 
 
 def line(record: Record) -> bytes:

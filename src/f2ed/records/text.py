@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar, final
 
 import msgspec
 
-from f2ed.records.schema import LeakReading, RoundRecord, RunHeader
+from f2ed.records.schema import LeakReading, NoiseRecord, RoundRecord, RunHeader
 
 __all__ = [
     "LEVELS",
@@ -24,13 +24,17 @@ __all__ = [
     "Remark",
     "by_promise",
     "ending",
+    "forecast",
     "graded",
     "kind",
+    "leak",
+    "notes",
     "percent",
     "plural",
     "privacy",
     "promise",
     "schedule",
+    "summary",
     "unfinished",
     "upkeep",
 ]
@@ -133,6 +137,97 @@ def _points(lost: float, whose: str) -> str:
         return f"as {whose}without the attack"
     counted = "1 point" if points == 1 else f"{points:g} points"
     return f"{counted} {'less' if lost > 0 else 'more'} than {whose}without the attack"
+
+
+def summary(header: RunHeader) -> str:
+    """Return the guarantee and the crowd of a run in one sentence."""
+    found = header.guarantee
+    if not found.get("region"):
+        return ""
+    share = (
+        f"{found['malicious']} malicious clients can contaminate {found['worst_share']:.0%} of {found['shards']} rows"
+    )
+    held = {
+        "theorem": "below 1/12, so the theorem bounds their influence",
+        "experience": "above the theorem's limit of 1/12, where only experience speaks",
+        "nothing": "half or more, against which no rule can help",
+    }[found["region"]]
+    crowd = f"every update is hidden in a crowd of at least {header.crowd}"
+    return f"{share}, {held}; {crowd if header.crowd > 1 else 'no update is hidden from the server'}"
+
+
+def notes(header: RunHeader) -> list[str]:
+    """Return what a reader should know about how the settings were applied."""
+    found = []
+    if header.mode == "none":
+        found.append("the estimator sees every client's update: without shards there is no secure aggregation")
+    elif header.mode == "clear":
+        found.append("secure = false: the same integers were summed without masks")
+    malicious, rows = header.guarantee.get("malicious", 0), header.guarantee.get("shards", 0)
+    if header.tolerated is not None and header.tolerated < malicious:
+        found.append(
+            f"the estimator is set to tolerate {header.tolerated} of {rows} rows, fewer than the {malicious} that "
+            "malicious clients contaminate in the worst case"
+        )
+    if header.noise is not None:
+        found += _noise_notes(header.noise, masked=header.mode != "clear")
+    return found
+
+
+def _noise_notes(noise: NoiseRecord, *, masked: bool) -> list[str]:
+    found = [
+        (
+            f"every shard mean carries noise of standard deviation {noise.shard:.3g} per coordinate, norm "
+            f"{noise.shard_norm:.3g}, where an update has norm at most {noise.clip_norm:g}; clip counts are withheld, "
+            "since they would reveal something"
+        ),
+        (
+            f"epsilon is stated at delta {noise.delta:g} for a client's whole data, against a server that sees what "
+            f"was opened and has the help of {plural(noise.colluders, 'shard member')}"
+        ),
+    ]
+    if not masked:
+        found.append("summed without masks, each update is protected by its own noise alone: masks would lower epsilon")
+    return found
+
+
+def forecast(header: RunHeader) -> str | None:
+    """Return the leak forecast in a sentence or two; None where there is none."""
+    found = header.forecast
+    if found is None:
+        return None
+    return leak(
+        rounds=header.rounds,
+        clients=header.clients,
+        exposed=found.exposed,
+        first=found.first,
+        last=found.last,
+        crowd=found.crowd,
+        cosine=found.cosine,
+    )
+
+
+def leak(
+    *, rounds: int, clients: int, exposed: int, first: int | None, last: int | None, crowd: int, cosine: float
+) -> str:
+    """Return what the sums of so many rounds reveal."""
+    as_among = 1 / cosine**2 if cosine else float(clients)
+    recovered = (
+        f"the round-invariant component of an update is recovered with cosine {cosine:.2f}, "
+        f"as if hidden in a crowd of {as_among:.1f}"
+    )
+    if not exposed:
+        return (
+            f"Over {plural(rounds, 'round')} the sums determine no single client and no group smaller than {crowd}; "
+            f"{recovered}."
+        )
+    when = f"the first after {plural(first or 0, 'round')}"
+    if last is not None:
+        when = f"after {plural(last, 'round')}" if last == first else f"{when}, the last after {last}"
+    who = "all" if exposed == clients else f"{exposed} of"
+    return (
+        f"Over {plural(rounds, 'round')} the sums determine {who} {clients} clients individually, {when}; {recovered}."
+    )
 
 
 def by_promise(runs: Sequence[Some]) -> list[list[Some]]:

@@ -130,7 +130,7 @@ def _texts(record: RoundRecord) -> dict[str, str]:
     return {
         "guarantee": record.guarantee,
         "stopped": record.stopped,
-        "contaminated": " ".join(map(str, record.contaminated)),
+        "contaminated": " ".join(map(str, record.contaminated or ())),
         "excluded": "; ".join(f"{shard}: {why}" for shard, why in record.excluded.items()),
         "weights": " ".join(f"{weight:.6g}" for weight in record.weights or ()),
     }

@@ -39,12 +39,8 @@ def older_header(found: Mapping[str, Any], file: str) -> dict[str, Any]:
         "dimension": 0,
         "clients": settings.get("clients", 0),
         "malicious": (),
-        "attacked": bool(settings.get("attack")),
-        "samples": (),
-        "labels": (),
         "shards": (),
         "mode": "unknown",
         "crowd": 0,
         "guarantee": {},
-        "verdict": "",
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from f2ed.records import RoundRecord
+from f2ed.records import RoundRecord, text
 from f2ed.report.arms import Arm, arms
 from f2ed.report.crowd import audits, dealt, pictures, privacy
 from f2ed.report.curves import Curve, accuracy, curve, success
@@ -93,9 +93,9 @@ def _run(run: Run, arm: Arm) -> dict[str, Any]:
         "started": header.started,
         "versions": header.versions,
         "settings": flat(header.settings),
-        "notes": header.notes,
-        "promise": header.verdict,
-        "forecast": None if header.forecast is None else header.forecast.text,
+        "notes": text.notes(header),
+        "promise": text.summary(header),
+        "forecast": text.forecast(header),
         "dimension": header.dimension,
         "clients": header.clients,
         "malicious": header.malicious,
@@ -140,7 +140,7 @@ def _misplaced(record: RoundRecord) -> float | None:
     """Return the weight that fell on shards with an attacker; a shard that has no weight counts as none."""
     if record.weights is None:
         return None
-    return sum(record.weights[shard] for shard in record.contaminated if shard < len(record.weights))
+    return record.contaminated_weight
 
 
 def _plain(table: Mapping[str, Any]) -> dict[str, Any]:

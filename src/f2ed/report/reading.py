@@ -7,14 +7,15 @@ one become a `Problem`.
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.records import RoundRecord, RunHeader, holds_records, unpacked
+from f2ed.records import FORMAT, RoundRecord, RunHeader, holds_records, unpacked
+from f2ed.records.migration import migrate_header, migrate_round
 from f2ed.report.lines import older_header, parsed
 
 __all__ = ["SHOWN_ROUNDS", "Intake", "Picture", "Problem", "Run", "find", "read_runs"]
@@ -126,6 +127,7 @@ class Intake:
         self._problems: list[Problem] = []
         self._left_out = 0
         self._said: set[str] = set()
+        self._older = False
 
     def feed(self, piece: bytes) -> None:
         """Take in what was appended; a line counts once its end is there."""
@@ -198,6 +200,8 @@ class Intake:
             self._pictures[picture.caption] = picture
 
     def _begin(self, found: dict[str, Any]) -> None:
+        self._older = found.get("format", 1) < FORMAT
+        found = migrate_header(found)
         header = self._convert(found, RunHeader, older_header(found, self.file))
         if header is None:
             return
@@ -207,13 +211,12 @@ class Intake:
         self._header = header
 
     def _add(self, found: dict[str, Any]) -> None:
-        if self._header is not None:
-            # Records of older versions say it once for all rounds.
-            found.setdefault("crowd", self._header.crowd)
-        record = self._convert(found, RoundRecord, {"accuracy": nan, "loss": None})
+        if self._older and self._header is not None:
+            found = migrate_round(found, self._header.crowd)
+        record = self._convert(found, RoundRecord, {})
         if record is None:
             return
-        if not isfinite(record.accuracy):
+        if record.accuracy is not None and not isfinite(record.accuracy):
             self._complain(f"round {record.round}: the accuracy is not a number; the curve has a gap there", "note")
         self._seen += 1
         self._keep(record)

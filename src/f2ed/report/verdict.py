@@ -104,7 +104,7 @@ def _attacked(judged: Judged) -> Iterator[Remark]:
     if not judged:
         return
     names = list(dict.fromkeys(arm.attack for arm, _ in judged))
-    counts = sorted({(len(run.header.malicious), run.header.clients) for arm, _ in judged for run in arm.runs})
+    counts = sorted({(len(run.header.malicious or ()), run.header.clients) for arm, _ in judged for run in arm.runs})
     who = " or ".join(f"{bad} of {n} clients" for bad, n in counts if n) or "Some clients"
     yield Remark("note", "What was attacked", f"{who} attacked: {', '.join(names)}.")
 

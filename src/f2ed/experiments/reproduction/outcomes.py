@@ -140,7 +140,7 @@ def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
     return Measured(
         ends={log.header.seed: _end(log, kind) for log in logs},
         spoilt=_spoilt(logs),
-        tainted=max(len(log.rounds[-1].contaminated) for log in logs),
+        tainted=max(len(log.rounds[-1].contaminated or ()) for log in logs),
     )
 
 
@@ -153,7 +153,7 @@ def _spoilt(logs: Sequence[RunLog]) -> float | None:
 def _end(log: RunLog, kind: Measure) -> float:
     last = log.rounds[-1]
     if kind == "accuracy":
-        return last.accuracy
+        return log.final_accuracy
     attack = log.header.settings["attack"]
     # The authors count the images of the target class too, which are a tenth of all.
     every = attack["kind"] == ModelReplacement.__struct_config__.tag and attack.get("variant") == "released"

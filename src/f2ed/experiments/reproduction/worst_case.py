@@ -33,7 +33,7 @@ class _Arm:
 
     def add(self, cell: Cell, log: RunLog) -> None:
         last, attack = log.rounds[-1], cell.arm.get("attack", "none")
-        self.accuracy[attack].append(last.accuracy)
+        self.accuracy[attack].append(log.final_accuracy)
         if measure(cell.experiment.attack) == "success" and last.success is not None:
             self.success[attack].append(last.success)
 
