@@ -30,7 +30,7 @@ from simulation import FLOWER_TARGETS, MODELS, SIZE, TRAINING, as_pictures, our_
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from f2ed.learning import hand_out
+from f2ed.learning import split_samples
 from f2ed.learning.datasets import Synthetic
 from f2ed.learning.partition import Iid
 
@@ -38,7 +38,7 @@ from f2ed.learning.partition import Iid
 @cache
 def dealt(clients):
     data = Synthetic(train=clients * SIZE, test=10, side=28)()
-    return data, hand_out(data.train, Iid()(data.train.labels.numpy(), clients, 0))
+    return data, split_samples(data.train, Iid()(data.train.labels.numpy(), clients, 0))
 
 
 def build(name, clients):

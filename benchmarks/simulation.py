@@ -47,7 +47,7 @@ try:
 except ModuleNotFoundError:
     Image = None
 
-from f2ed.learning import Cohort, Job, Local, Training, Turn, flatten, hand_out
+from f2ed.learning import Cohort, LocalTrainer, Training, TrainingJob, TrainingKey, flatten, split_samples
 from f2ed.learning.datasets import Data, Samples, Synthetic
 from f2ed.learning.models import Cnn, Logistic, Mlp
 from f2ed.learning.partition import Iid
@@ -140,14 +140,14 @@ def processors_busy() -> float:
 def contenders(model: nn.Module, data: Data, clients: int, slow: int, device: str):
     """Return what to run: name, action and the number of clients it trains."""
     train = data.train.to(device)
-    dealt = hand_out(train, Iid()(data.train.labels.numpy(), clients, 0))
-    jobs = [Job(number, mine, TRAINING) for number, mine in enumerate(dealt)]
-    start, cohort, local = flatten(model), Cohort(model, device=device), Local(model)
+    dealt = split_samples(train, Iid()(data.train.labels.numpy(), clients, 0))
+    jobs = [TrainingJob(number, mine, TRAINING) for number, mine in enumerate(dealt)]
+    start, cohort, local = flatten(model), Cohort(model, device=device), LocalTrainer(model)
     pictures = [as_pictures(mine.samples.to("cpu")) for mine in dealt[:slow]]
 
     def sequential() -> None:
         for job in jobs[:slow]:
-            local.train(start, job, Turn(0, 0, job.client))
+            local.train(start, job, TrainingKey(0, 0, job.client))
 
     yield "cohort", lambda: cohort(start, jobs, seed=0, round_=0), clients
     yield "sequential", sequential, slow

@@ -10,7 +10,7 @@ import torch
 from f2ed import attacks as a
 from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2, Mean
-from f2ed.learning import ClientData, Cohort, Evaluator, Job, Samples, Training, flatten
+from f2ed.learning import ClientData, Cohort, Evaluator, Samples, Training, TrainingJob, flatten
 from f2ed.learning.datasets import Digits
 from f2ed.learning.models import Mlp
 from tests.attacks.attack_examples import EXAMPLES, name
@@ -47,14 +47,14 @@ class Work:
         training = msgspec.structs.replace(TRAINING, **{k: v for k, v in settings.items() if v is not None})
         self.calls += 1
         jobs = [
-            Job(
+            TrainingJob(
                 client,
                 ClientData.of(Samples(*data[i])),
                 training,
                 start=None if start is None else start[i],
                 proximal=proximal and a.ProximalTerm(proximal.strength, proximal.center.expand(len(data), -1)[i]),
                 mask=None if mask is None else mask[i],
-                time=self.calls,
+                repeat=self.calls,
             )
             for i, client in enumerate(MALICIOUS)
         ]
@@ -74,7 +74,7 @@ def run(attack, estimator, rounds=6):
     )
     honest = [client for client in range(N) if client not in MALICIOUS]
     for current in range(rounds):
-        jobs = [Job(client, ClientData.of(clients()[client]), TRAINING) for client in honest]
+        jobs = [TrainingJob(client, ClientData.of(clients()[client]), TRAINING) for client in honest]
         updates = dict(zip(honest, cohort(model, jobs, seed=0, round_=current), strict=True))
         malicious = a.MaliciousClients(
             data=tuple(a.Examples(clients()[client].images, clients()[client].labels) for client in MALICIOUS),

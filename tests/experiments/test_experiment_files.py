@@ -124,7 +124,7 @@ def offline(monkeypatch, tmp_path):
 def test_without_the_data_the_fallback_takes_their_place_and_says_so():
     said = []
     file = parse(changed(data='"mnist"', fallback='{ data = "digits", rounds = 1, about = "no mnist" }'), "a.toml")
-    cells, loaded = prepare(file, say=said.append)
+    cells, loaded = prepare(file, notify=said.append)
     assert [str(cell.experiment.data.__struct_config__.tag) for cell in cells] == ["digits"]
     assert cells[0].experiment.rounds == 1
     assert cells[0].about == "no mnist"

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from f2ed.learning.client import Job, Local, Turn, hand_out
+from f2ed.learning.client import LocalTrainer, TrainingJob, TrainingKey, split_samples
 from f2ed.learning.datasets import Digits, Synthetic
 from f2ed.learning.optimizer import Training
 from f2ed.learning.partition import Assigned, Iid
@@ -64,23 +64,25 @@ def clients(sizes=SIZES, seed=0):
     data = Synthetic(train=sum(sizes), test=9, classes=3, side=6, seed=seed)()
     ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
     lists = tuple(tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True))
-    return hand_out(data.train, Assigned(clients=lists)(data.train.labels.numpy(), len(sizes), 0))
+    return split_samples(data.train, Assigned(clients=lists)(data.train.labels.numpy(), len(sizes), 0))
 
 
 def jobs(training=None, sizes=SIZES, **changes):
     """Return one job for each client."""
     training = training or Training(lr=0.1, batch_size=5, local_epochs=2)
-    return [Job(number, data, training, **changes) for number, data in enumerate(clients(sizes))]
+    return [TrainingJob(number, data, training, **changes) for number, data in enumerate(clients(sizes))]
 
 
 def digit_jobs(training, count=4):
     """Return jobs on the digits."""
     train = Digits()().train
-    dealt = hand_out(train, Iid()(train.labels.numpy(), 30, 0))
-    return [Job(number, dealt[number], training) for number in range(count)]
+    dealt = split_samples(train, Iid()(train.labels.numpy(), 30, 0))
+    return [TrainingJob(number, dealt[number], training) for number in range(count)]
 
 
 def reference(model, work):
     """Train the jobs one by one with a fresh reference each."""
     start = flatten(model)
-    return torch.stack([Local(model).train(start, job, Turn(SEED, ROUND, job.client, job.time)) for job in work])
+    return torch.stack(
+        [LocalTrainer(model).train(start, job, TrainingKey(SEED, ROUND, job.client, job.repeat)) for job in work]
+    )

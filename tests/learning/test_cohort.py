@@ -6,10 +6,10 @@ from torch import nn
 
 from f2ed.attacks import ProximalTerm
 from f2ed.learning import cohort as cohort_module
-from f2ed.learning.client import ClientData, Job
+from f2ed.learning.client import ClientData, TrainingJob
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Digits
-from f2ed.learning.fast.batch_plan import lay_out
+from f2ed.learning.fast.batch_plan import plan_batches
 from f2ed.learning.models import Cnn, Logistic, Mlp
 from f2ed.learning.optimizer import Training
 from f2ed.learning.vector import flatten, layout
@@ -57,7 +57,7 @@ def test_every_path_equals_the_reference_for_clients_of_unequal_sizes(name):
         # It refuses batches of one sample.
         work = [job for job in work if len(job.data) % 5 != 1]
     said = []
-    cohort = Cohort(network, workers=2, say=said.append)
+    cohort = Cohort(network, workers=2, notify=said.append)
     updates = cohort(flatten(network), work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=2e-5)
     assert cohort.path == PATHS.get(name, "workers")
@@ -88,9 +88,9 @@ def test_attackers_own_starts_pulls_and_masks_equal_the_reference(name):
     # Buffers are never trained, so an own start must not change them either.
     start[layout(network).trained :] = flatten(network)[layout(network).trained :]
     mask = torch.rand(dimension, generator=generator) < 0.5
-    work[1] = Job(1, work[1].data, work[1].training, start=start, time=1)
-    work[2] = Job(2, work[2].data, work[2].training, proximal=ProximalTerm(0.5, start))
-    work[4] = Job(4, work[4].data, Training(lr=0.2, batch_size=3), mask=mask)
+    work[1] = TrainingJob(1, work[1].data, work[1].training, start=start, repeat=1)
+    work[2] = TrainingJob(2, work[2].data, work[2].training, proximal=ProximalTerm(0.5, start))
+    work[4] = TrainingJob(4, work[4].data, Training(lr=0.2, batch_size=3), mask=mask)
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 
 
@@ -116,8 +116,8 @@ def test_another_seed_or_round_gives_other_updates():
 def test_changed_labels_and_a_pool_of_ones_own_train_along():
     network, work = MODELS["dense"], jobs()
     data = work[1].data
-    work[1] = Job(1, ClientData(data.pool, data.rows, 2 - data.labels), work[1].training)
-    work[2] = Job(2, ClientData.of(work[2].data.samples), work[2].training)
+    work[1] = TrainingJob(1, ClientData(data.pool, data.rows, 2 - data.labels), work[1].training)
+    work[2] = TrainingJob(2, ClientData.of(work[2].data.samples), work[2].training)
     torch.testing.assert_close(run(network, work), reference(network, work), rtol=1e-3, atol=2e-5)
 
 
@@ -130,8 +130,8 @@ def test_a_real_model_on_real_digits_equals_the_reference():
 def test_pixels_far_above_one_do_not_change_the_path():
     network, digits, said = Cnn()((1, 8, 8), 10, 0), Digits()().train, []
     bright = ClientData(800 * digits.images[:40], torch.arange(40), digits.labels[:40])
-    work = [Job(0, bright, Training(lr=1e-6, batch_size=10))]
-    cohort = Cohort(network, say=said.append)
+    work = [TrainingJob(0, bright, Training(lr=1e-6, batch_size=10))]
+    cohort = Cohort(network, notify=said.append)
     updates = cohort(flatten(network), work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=2e-5)
     assert (cohort.path, said) == ("by hand", [])
@@ -141,7 +141,7 @@ def test_it_is_said_if_the_fastest_path_is_not_taken(monkeypatch):
     complaints = iter(["its gradients differ by up to 3", None])
     monkeypatch.setattr(cohort_module, "disagreement", lambda *_: next(complaints))
     network, work, said = MODELS["dense"], jobs(), []
-    cohort = Cohort(network, workers=2, say=said.append)
+    cohort = Cohort(network, workers=2, notify=said.append)
     cohort(flatten(network), work, seed=SEED, round_=ROUND)
     assert cohort.path == "vmap"
     assert said == ["clients are trained by vmap: by hand does not suit the model (its gradients differ by up to 3)"]
@@ -165,14 +165,14 @@ def test_the_model_given_and_torchs_threads_are_left_as_they_were():
 def test_a_failure_in_a_worker_is_raised(name):
     network, work = MODELS[name], jobs()
     data = work[3].data
-    work[3] = Job(3, ClientData(data.pool, data.rows, data.labels + 7), work[3].training)
+    work[3] = TrainingJob(3, ClientData(data.pool, data.rows, data.labels + 7), work[3].training)
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         run(network, work, workers=2)
 
 
 def test_a_schedule_takes_every_sample_once_per_epoch_and_weighs_short_batches_right():
     work = jobs(Training(batch_size=5, local_epochs=2), sizes=(7, 12))
-    (schedule,) = lay_out(work, SEED, ROUND)
+    (schedule,) = plan_batches(work, SEED, ROUND)
     assert schedule.places == (1, 0)
     assert schedule.active == (2, 2, 2, 2, 1, 1)
     assert schedule.index.shape == (6, 2, 5)

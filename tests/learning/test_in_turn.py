@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from f2ed.learning.fast import batched
-from f2ed.learning.fast.batch_plan import lay_out
+from f2ed.learning.fast.batch_plan import plan_batches
 from f2ed.learning.fast.batched import train_in_turn
 from f2ed.learning.fast.gradients import one_by_one
 from f2ed.learning.optimizer import Training
@@ -36,7 +36,7 @@ def test_all_clients_and_rounds_of_a_setting_use_one_recording_and_get_what_the_
     recordings = {}
     for _ in range(2):
         out = torch.full((len(work), len(start)), torch.nan)
-        for schedule in lay_out(work, SEED, ROUND):
+        for schedule in plan_batches(work, SEED, ROUND):
             train_in_turn(start, trained, schedule, out, one_by_one(model), recordings)
         torch.testing.assert_close(out, reference(model, work))
     assert len(recordings) == 2

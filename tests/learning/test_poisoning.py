@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from f2ed.attacks import Examples, ProximalTerm, TrainingOverrides
-from f2ed.learning.client import Job
+from f2ed.learning.client import TrainingJob
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.models import Logistic
 from f2ed.learning.optimizer import Training
@@ -42,7 +42,9 @@ def test_overrides_start_proximal_term_and_mask_reach_the_clients(train, work):
     )
     training = Training(lr=0.3, batch_size=4, local_epochs=1, momentum=0.5, weight_decay=0.1)
     wanted = [
-        Job(job.client, job.data, training, start=start[at], proximal=ProximalTerm(0.2, start[0]), mask=mask[at])
+        TrainingJob(
+            job.client, job.data, training, start=start[at], proximal=ProximalTerm(0.2, start[0]), mask=mask[at]
+        )
         for at, job in enumerate(work)
     ]
     torch.testing.assert_close(found, reference(NETWORK, wanted), rtol=1e-3, atol=2e-5)

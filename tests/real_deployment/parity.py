@@ -22,7 +22,7 @@ from torch import nn  # noqa: E402
 from f2ed import FilterL2  # noqa: E402
 from f2ed.deployment.identity import roster_from  # noqa: E402
 from f2ed.flower import F2ed, protect  # noqa: E402
-from f2ed.learning import Job, Local, Turn, flatten, hand_out  # noqa: E402
+from f2ed.learning import LocalTrainer, TrainingJob, TrainingKey, flatten, split_samples  # noqa: E402
 from f2ed.simulation.config import experiment  # noqa: E402
 from f2ed.simulation.run import Simulation  # noqa: E402
 
@@ -87,10 +87,10 @@ def train(message, context):
     it = settings(secure=True)
     data = it.data(None)
     me, round_ = context.node_config["partition-id"], message.content["config"]["server-round"]
-    mine = hand_out(data.train, it.partition(data.train.labels.numpy(), CLIENTS, SEED))[me]
-    local = Local(it.model(data.shape, data.classes, SEED))
+    mine = split_samples(data.train, it.partition(data.train.labels.numpy(), CLIENTS, SEED))[me]
+    local = LocalTrainer(it.model(data.shape, data.classes, SEED))
     before = torch.tensor(message.content["arrays"]["x"].numpy())
-    local.train(before, Job(me, mine, it.training), Turn(SEED, round_ - 1, me))
+    local.train(before, TrainingJob(me, mine, it.training), TrainingKey(SEED, round_ - 1, me))
     arrays = ArrayRecord({"x": Array(flatten(local.model).numpy())})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 

@@ -8,7 +8,7 @@ import torch
 
 from f2ed.learning import Cohort
 from f2ed.simulation import Simulation, experiment
-from f2ed.simulation.first_round_cache import Beginnings
+from f2ed.simulation.first_round_cache import FirstRoundCache
 from tests.simulation.small_run import SMALL
 
 
@@ -25,9 +25,9 @@ def trained(monkeypatch):
     return rounds
 
 
-def end(beginnings=None, **changes):
+def end(first_rounds=None, **changes):
     """Run to the end; return the last model's bytes and the records but for their timings."""
-    simulation = Simulation(experiment(SMALL | changes), workers=1, beginnings=beginnings)
+    simulation = Simulation(experiment(SMALL | changes), workers=1, first_rounds=first_rounds)
     states, records = zip(*simulation.rounds(), strict=True)
     told = [msgspec.structs.replace(record, seconds=type(record.seconds)()) for record in records]
     return states[-1].model.numpy().tobytes(), told
@@ -46,14 +46,14 @@ ARMS = [
 def test_runs_end_the_same_whether_they_share_or_not(trained):
     alone = [end(**arm) for arm in ARMS]
     assert trained.count(0) > len(ARMS)
-    beginnings = Beginnings()
-    assert [end(beginnings, **arm) for arm in (*ARMS, *reversed(ARMS))] == [*alone, *reversed(alone)]
+    first_rounds = FirstRoundCache()
+    assert [end(first_rounds, **arm) for arm in (*ARMS, *reversed(ARMS))] == [*alone, *reversed(alone)]
 
 
 def test_honest_training_of_the_first_round_is_done_once(trained):
-    beginnings = Beginnings()
+    first_rounds = FirstRoundCache()
     for arm in ARMS[:3]:
-        end(beginnings, **arm)
+        end(first_rounds, **arm)
     rounds = experiment(SMALL).rounds
     assert trained == [*range(rounds), *range(1, rounds), *range(1, rounds)]
 
@@ -71,16 +71,16 @@ def test_honest_training_of_the_first_round_is_done_once(trained):
     ids=str,
 )
 def test_runs_that_begin_otherwise_share_nothing(trained, other):
-    beginnings = Beginnings()
-    end(beginnings)
-    end(beginnings, **other)
+    first_rounds = FirstRoundCache()
+    end(first_rounds)
+    end(first_rounds, **other)
     assert trained.count(0) == 2
 
 
 def test_a_run_that_goes_on_from_elsewhere_trains_for_itself(trained):
-    beginnings = Beginnings()
-    end(beginnings)
-    simulation = Simulation(experiment(SMALL), workers=1, beginnings=beginnings)
+    first_rounds = FirstRoundCache()
+    end(first_rounds)
+    simulation = Simulation(experiment(SMALL), workers=1, first_rounds=first_rounds)
     begun = simulation.start()
     simulation.step(replace(begun, model=begun.model + 1))
     assert trained.count(0) == 2
@@ -96,15 +96,15 @@ def test_no_more_is_kept_than_fits_and_the_longest_unused_goes_first():
 
         return now
 
-    beginnings = Beginnings(most=4 * 10)
+    first_rounds = FirstRoundCache(most=4 * 10)
     for name, size in [("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("large", 11), ("large", 11)]:
-        beginnings(name, train(name, size))
+        first_rounds(name, train(name, size))
     assert made == ["a", "b", "c", "b", "large", "large"]
 
 
 def test_what_a_run_does_to_its_updates_stays_its_own():
-    beginnings = Beginnings()
+    first_rounds = FirstRoundCache()
     for _ in range(3):
-        updates = beginnings("same", lambda: torch.zeros(3))
+        updates = first_rounds("same", lambda: torch.zeros(3))
         assert not updates.any()
         updates += 1

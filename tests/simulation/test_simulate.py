@@ -131,24 +131,24 @@ def test_the_record_says_among_how_many_an_update_was_hidden():
     assert all(4 <= record.crowd <= 6 for _, record in simulation.rounds())
 
 
-def test_epsilon_is_the_worst_case_unless_it_is_stated():
-    assert experiment(SMALL).estimator == FilterL2(contamination=0.25)  # 2 of 4 would be half, so one is withstood
+def test_contamination_is_the_worst_case_unless_it_is_stated():
+    assert experiment(SMALL).estimator == FilterL2(contamination=0.25)  # 2 of 4 would be half, so one is tolerated
     assert experiment(SMALL | {"malicious": 1}).estimator == FilterL2(contamination=0.25)
-    stated = experiment(SMALL | {"estimator": {"kind": "filter-l2", "epsilon": 0.1}}).estimator
+    stated = experiment(SMALL | {"estimator": {"kind": "filter-l2", "contamination": 0.1}}).estimator
     assert stated == FilterL2(contamination=0.1)
 
 
-def test_epsilon_is_at_most_what_the_rule_withstands_and_the_header_says_so():
+def test_contamination_is_at_most_what_the_rule_tolerates():
     settled = experiment(SMALL | {"clients": 45, "shards": 15, "malicious": 7, "estimator": "bulyan"})
-    assert settled.estimator.epsilon == 3 / 15
+    assert settled.estimator.contamination == 3 / 15
     notes = Simulation(msgspec.structs.replace(settled, rounds=1), workers=1).header.notes
     assert any("withstand 3 of 15" in note for note in notes)
 
 
-def test_inner_rules_get_their_epsilon_too():
+def test_inner_rules_get_their_contamination_too():
     table = {"kind": "bucketing", "size": 2, "inner": "trimmed-mean"}
     settled = experiment(SMALL | {"clients": 36, "shards": 12, "malicious": 1, "estimator": table})
-    assert settled.estimator.inner.epsilon == 1 / 6
+    assert settled.estimator.inner.contamination == 1 / 6
 
 
 def test_settings_may_be_values():
@@ -200,7 +200,7 @@ def test_if_no_shard_opens_the_model_stays_as_it_is():
 
 
 def test_if_too_few_rows_are_left_for_the_rule_the_model_stays_as_it_is():
-    rule = {"kind": "krum", "epsilon": 0.25}
+    rule = {"kind": "krum", "contamination": 0.25}
     simulation = Simulation(
         experiment(SMALL | {"clients": 15, "shards": 5, "estimator": rule, "client_dropout": 0.3}), workers=1
     )
@@ -214,7 +214,7 @@ def test_the_clip_binds_attackers_and_is_counted():
     assert records[0].clipped_honest == 0
 
 
-def test_new_deals_come_when_the_schedule_says():
+def test_clients_are_resharded_when_the_schedule_says():
     simulation = Simulation(
         experiment(SMALL | {"schedule": "every-round", "attack": "trimmed-mean-attack", "rounds": 6}), workers=1
     )

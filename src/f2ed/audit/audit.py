@@ -24,7 +24,7 @@ from f2ed.audit.server_view import as_pixels, draw, view_of
 from f2ed.audit.tally import Likeness, Tally
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.forecast import Leak, leak
-from f2ed.learning import ClientData, Data, Job, Local, Samples, Training, Turn, load
+from f2ed.learning import ClientData, Data, LocalTrainer, Samples, Training, TrainingJob, TrainingKey, load
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.protocol.sharding import EveryRound, Schedule
 
@@ -230,11 +230,11 @@ def _trained(fresh: nn.Module, data: Data, settings: Settings) -> nn.Module:
 
 
 def _fit(fresh: nn.Module, samples: Samples, data: Data, *, epochs: int, seed: int) -> nn.Module:
-    local = Local(fresh)
+    local = LocalTrainer(fresh)
     start = torch.cat([value.detach().reshape(-1) for value in fresh.parameters()])
     # Pixels of the same scale for every data set: the wider their range, the smaller the steps.
     training = Training(lr=0.1 / max(1.0, data.white - data.black), batch_size=16, local_epochs=epochs)
-    moved = local.train(start, Job(0, ClientData.of(samples), training), Turn(seed, 0, 0))
+    moved = local.train(start, TrainingJob(0, ClientData.of(samples), training), TrainingKey(seed, 0, 0))
     load(local.model, start + moved)
     return local.model
 

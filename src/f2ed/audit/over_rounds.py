@@ -12,7 +12,7 @@ from f2ed.audit.findings import Course, Finding, Interval, interval_of_mean
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.exposure import Meter, Sums
 from f2ed.guarantees.leakage.forecast import LeakMode, opened_sums, recovered_cosine, smallest_k
-from f2ed.learning import Cohort, Data, Job, Training, flatten, hand_out
+from f2ed.learning import Cohort, Data, Training, TrainingJob, flatten, split_samples
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Pathological
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
@@ -54,14 +54,14 @@ def follow(
     module = Mlp((32,))(data.shape, data.classes, seed)
     cohort, model = Cohort(module), flatten(module)
     partition = Pathological(min(_LABELS, data.classes))(data.train.labels.numpy(), clients, seed)
-    everyone = hand_out(data.train, partition)
+    everyone = split_samples(data.train, partition)
     everyone = [type(each)(each.pool, each.rows[:_MOST_IMAGES], each.labels[:_MOST_IMAGES]) for each in everyone]
     arms = _arms(clients, shards, rounds, schedule, client_dropout, seed, len(model))
     held = np.array([np.isin(np.arange(data.classes), each.labels.numpy()) for each in everyone])
     total = np.zeros((clients, len(model)))
     squares = np.zeros(clients)
     for number in range(rounds):
-        jobs = [Job(client, own, _TRAINING) for client, own in enumerate(everyone)]
+        jobs = [TrainingJob(client, own, _TRAINING) for client, own in enumerate(everyone)]
         updates = cohort(model, jobs, seed=seed, round_=number)
         own = (updates - updates.mean(dim=0)).double().numpy()
         total += own

@@ -130,8 +130,8 @@ def carry_out(
         def progress(name: str, done: int, total: int | None) -> None:
             status.update(f"Fetching {name}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else ""))
 
-        say = partial(console.print, soft_wrap=True)
-        chosen, loaded = prepare(experiments, only=only, folder=data, progress=progress, say=say)
+        notify = partial(console.print, soft_wrap=True)
+        chosen, loaded = prepare(experiments, only=only, folder=data, progress=progress, notify=notify)
     if not chosen:
         names = "; ".join(cell.name for cell in expand(experiments))
         raise ConfigError(
@@ -141,7 +141,7 @@ def carry_out(
     if jobs > 1 and len(chosen) > 1:
         events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
     else:
-        events = run_all(chosen, folder, loaded=loaded, device=device, say=say)
+        events = run_all(chosen, folder, loaded=loaded, device=device, notify=notify)
     try:
         with serve(folder, port) if port is not None else nullcontext() as url:
             if url is not None:

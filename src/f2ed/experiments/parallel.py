@@ -17,7 +17,7 @@ from f2ed.experiments.grid import Cell
 from f2ed.experiments.runner import Event, run_cell
 from f2ed.learning import AnyDataset, Data
 from f2ed.learning.threads import cores
-from f2ed.simulation.first_round_cache import Beginnings
+from f2ed.simulation.first_round_cache import FirstRoundCache
 
 __all__ = ["run_in_processes"]
 
@@ -66,7 +66,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
     Thread(target=_leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(workers)
     loaded: dict[AnyDataset, Data] = {}
-    beginnings = Beginnings()
+    first_rounds = FirstRoundCache()
     while (task := tasks.get()) is not None:
         index, cell = task
         try:
@@ -74,7 +74,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
             data = loaded.get(wanted)
             if data is None:
                 data = loaded[wanted] = wanted(folder)
-            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, beginnings=beginnings):
+            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, first_rounds=first_rounds):
                 events.put(Event(index, kind, log))
         except F2edError as error:
             events.put(f"{cell.name}: {error}")

@@ -15,11 +15,11 @@ from f2ed.experiments.grid import Cell, expand, located
 from f2ed.learning import AnyDataset, Data
 from f2ed.learning.datasets import ARCHIVES
 from f2ed.learning.datasets.archive import find
-from f2ed.learning.datasets.base import Progress, Say, quiet
+from f2ed.learning.datasets.base import Notify, Progress, quiet
 from f2ed.records import RunHeader, RunLog, holds_records, line, read
 from f2ed.simulation import Simulation
 from f2ed.simulation.checkpoint import State, pack, unpack
-from f2ed.simulation.first_round_cache import Beginnings
+from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.validate import check_data
 
 __all__ = ["Event", "Loaded", "place", "prepare", "run_all", "run_cell"]
@@ -46,7 +46,7 @@ def prepare(
     only: Sequence[str] = (),
     folder: Path | None = None,
     progress: Progress = quiet,
-    say: Say = quiet,
+    notify: Notify = quiet,
 ) -> tuple[list[Cell], Loaded]:
     """Lay out the grid, load its data and refuse what cannot work with them, before anything starts.
 
@@ -62,12 +62,12 @@ def prepare(
         if wanted in loaded:
             continue
         try:
-            loaded[wanted] = wanted(folder, progress=progress, say=say)
+            loaded[wanted] = wanted(folder, progress=progress, notify=notify)
         except ConfigError as error:
             if not file.fallback or _is_there(wanted, folder):
                 raise ConfigError(f"{file.path}: {located(f'data: {error}', cell.where)}") from None
-            say(f"{error}. Going on with the file's fallback instead.")
-            return prepare(file.without_data(), only=only, folder=folder, progress=progress, say=say)
+            notify(f"{error}. Going on with the file's fallback instead.")
+            return prepare(file.without_data(), only=only, folder=folder, progress=progress, notify=notify)
     _check_all(file, cells, loaded)
     return cells, loaded
 
@@ -108,8 +108,8 @@ def run_cell(
     data: Data,
     device: str = "cpu",
     workers: int | None = None,
-    beginnings: Beginnings | None = None,
-    say: Say = quiet,
+    first_rounds: FirstRoundCache | None = None,
+    notify: Notify = quiet,
 ) -> Iterator[tuple[Kind, RunLog]]:
     """Run one cell, or what is left of it; yield what happened with the log so far."""
     path = place(cell, out)
@@ -128,8 +128,8 @@ def run_cell(
             data=data,
             device=device,
             workers=workers,
-            beginnings=beginnings,
-            say=say,
+            first_rounds=first_rounds,
+            notify=notify,
         )
         log, state = _taken_up(path, simulation) or (RunLog(simulation.header, ()), None)
         write_atomic(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
@@ -150,13 +150,15 @@ def run_all(
     loaded: Loaded,
     device: str = "cpu",
     workers: int | None = None,
-    say: Say = quiet,
+    notify: Notify = quiet,
 ) -> Iterator[Event]:
     """Run the cells one after another; the training of a first round is done once for all that begin alike."""
-    beginnings = Beginnings()
+    first_rounds = FirstRoundCache()
     for index, cell in enumerate(cells):
         data = loaded[cell.experiment.data]
-        for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, beginnings=beginnings, say=say):
+        for kind, log in run_cell(
+            cell, out, data=data, device=device, workers=workers, first_rounds=first_rounds, notify=notify
+        ):
             yield Event(index, kind, log)
 
 

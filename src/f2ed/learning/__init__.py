@@ -7,12 +7,12 @@ except ModuleNotFoundError:
 
     raise MissingExtra("training", "train") from None
 
-from f2ed.learning.client import ClientData, Job, Local, Turn, hand_out
+from f2ed.learning.client import ClientData, LocalTrainer, TrainingJob, TrainingKey, split_samples
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import AnyDataset, Data, Samples
 from f2ed.learning.evaluate import Evaluator, Score
 from f2ed.learning.models import AnyModel
-from f2ed.learning.momentum import ClientMomentum, Memory
+from f2ed.learning.momentum import ClientMomentum, MomentumState
 from f2ed.learning.optimizer import Training
 from f2ed.learning.partition import AnyPartition, Partition
 from f2ed.learning.poisoning import MaliciousTraining, honest_settings
@@ -27,19 +27,19 @@ __all__ = [
     "Cohort",
     "Data",
     "Evaluator",
-    "Job",
     "Layout",
-    "Local",
+    "LocalTrainer",
     "MaliciousTraining",
-    "Memory",
+    "MomentumState",
     "Partition",
     "Samples",
     "Score",
     "Training",
-    "Turn",
+    "TrainingJob",
+    "TrainingKey",
     "flatten",
-    "hand_out",
     "honest_settings",
     "layout",
     "load",
+    "split_samples",
 ]

@@ -20,16 +20,16 @@ from f2ed.learning.optimizer import Training, begin, step
 from f2ed.learning.partition import Partition
 from f2ed.learning.vector import bind, flatten, layout, load, reorder
 
-__all__ = ["ClientData", "Job", "Local", "Turn", "hand_out", "orders"]
+__all__ = ["ClientData", "LocalTrainer", "TrainingJob", "TrainingKey", "batch_order", "split_samples"]
 
 
-class Turn(NamedTuple):
+class TrainingKey(NamedTuple):
     """Whose turn it is in which round, and for the how many-th time: the key of the batch order."""
 
     seed: int
     round: int
     client: int
-    time: int = 0
+    repeat: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +65,11 @@ class ClientData:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class TrainingJob:
     """One client's work in a round. Attackers may have settings, and more, of their own.
 
     `start` are weights other than the global ones; where `mask` `[d]` is false, a weight stays as it is;
-    `time` tells several trainings of one client in one round apart.
+    `repeat` tells several trainings of one client in one round apart.
     """
 
     client: int
@@ -78,26 +78,26 @@ class Job:
     start: Tensor | None = None
     proximal: ProximalTerm | None = None
     mask: Tensor | None = None
-    time: int = 0
+    repeat: int = 0
 
 
-def hand_out(samples: Samples, partition: Partition) -> list[ClientData]:
+def split_samples(samples: Samples, partition: Partition) -> list[ClientData]:
     """Return each client's data as rows of the one pool; only row numbers and labels are copied."""
     device = samples.labels.device
     rows = [torch.from_numpy(mine).to(device) for mine in partition.rows]
     return [ClientData(samples.images, mine, samples.labels[mine]) for mine in rows]
 
 
-def orders(turn: Turn, size: int, epochs: int) -> NDArray[np.int64]:
+def batch_order(key: TrainingKey, size: int, epochs: int) -> NDArray[np.int64]:
     """Return the order `[epochs, size]` in which a client's samples are taken, keyed by the turn and the epoch."""
-    return np.stack([stream(turn[0], "batches", *turn[1:], epoch).permutation(size) for epoch in range(epochs)])
+    return np.stack([stream(key[0], "batches", *key[1:], epoch).permutation(size) for epoch in range(epochs)])
 
 
-class Local:
+class LocalTrainer:
     """A copy of a model that trains one client after another.
 
     With `channels_last` convolutions work on that memory layout, which is faster on a CPU and the same
-    up to rounding. A model that draws random numbers (dropout) is seeded by the turn unless `seeded`
+    up to rounding. A model that draws random numbers (dropout) is seeded by the key unless `seeded`
     is off, which threads need: they share one generator.
     """
 
@@ -111,7 +111,7 @@ class Local:
         counts = [buffer for buffer in self.model.buffers() if not buffer.is_floating_point()]
         self._counts = [(buffer, buffer.clone()) for buffer in counts]
 
-    def train(self, start: Tensor, job: Job, turn: Turn) -> Tensor:
+    def train(self, start: Tensor, job: TrainingJob, key: TrainingKey) -> Tensor:
         """Return the client's update `[d]`: its weights and buffers after training, less those at the start."""
         start = start if job.start is None else job.start
         self.load(start)
@@ -119,8 +119,8 @@ class Local:
         state = begin(training, self.weights)
         center = None if job.proximal is None else self._own_order(job.proximal.center)
         frozen = None if job.mask is None else (~self._own_order(job.mask), self.weights.clone())
-        order = torch.from_numpy(orders(turn, len(data), training.local_epochs)).to(data.rows.device)
-        with self._randomness(turn):
+        order = torch.from_numpy(batch_order(key, len(data), training.local_epochs)).to(data.rows.device)
+        with self._randomness(key):
             for epoch in order:
                 rows, labels = data.rows[epoch], data.labels[epoch]
                 for at in range(0, len(data), training.batch_size):
@@ -155,11 +155,11 @@ class Local:
         )
 
     @contextmanager
-    def _randomness(self, turn: Turn) -> Iterator[None]:
+    def _randomness(self, key: TrainingKey) -> Iterator[None]:
         if not self.seeded:
             yield
             return
         devices = [self.weights.device] if self.weights.is_cuda else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(int(stream(turn[0], "draws", *turn[1:]).integers(2**63)))
+            torch.manual_seed(int(stream(key[0], "draws", *key[1:]).integers(2**63)))
             yield

@@ -8,15 +8,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from f2ed.learning.client import Job, Local, Turn
-from f2ed.learning.datasets.base import Say, quiet
-from f2ed.learning.fast.batch_plan import Schedule, lay_out
+from f2ed.learning.client import LocalTrainer, TrainingJob, TrainingKey
+from f2ed.learning.datasets.base import Notify, quiet
+from f2ed.learning.fast.batch_plan import BatchPlan, plan_batches
 from f2ed.learning.fast.batched import Recordings, train_batched, train_in_turn
 from f2ed.learning.fast.convolutions import Convolutions, OneByOne
 from f2ed.learning.fast.gradients import Gradients, by_vmap, one_by_one
-from f2ed.learning.fast.probe import disagreement, draws_lots, has_convolutions
-from f2ed.learning.fast.stack import by_hand
-from f2ed.learning.threads import cores, in_threads
+from f2ed.learning.fast.probe import disagreement, has_convolutions, is_stochastic
+from f2ed.learning.fast.stack import stack_gradients
+from f2ed.learning.threads import cores, run_in_threads
 from f2ed.learning.vector import layout
 
 __all__ = ["Cohort"]
@@ -33,7 +33,7 @@ class Cohort:
     Plain stacks of layers go by hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups
     or, with convolutions, one by one. Other models go by `vmap`, but convolutional ones on a CPU client by client in
     threads, and so does a model that `vmap` refuses; wide convolutional ones on a GPU take turns. Whatever gives other
-    gradients than the reference is not used; `path` and `say` tell what was chosen and why. All is in full float32,
+    gradients than the reference is not used; `path` and `notify` tell what was chosen and why. All is in full float32,
     also on a GPU that could do with less.
 
     An update depends on the seed, the round, the client's number and its job alone: not on which other
@@ -41,19 +41,24 @@ class Cohort:
     """
 
     def __init__(
-        self, model: nn.Module, *, device: str | torch.device = "cpu", workers: int | None = None, say: Say = quiet
+        self,
+        model: nn.Module,
+        *,
+        device: str | torch.device = "cpu",
+        workers: int | None = None,
+        notify: Notify = quiet,
     ) -> None:
         self.device = torch.device(device)
         self.model = copy.deepcopy(model).to(self.device).train()
         self.layout = layout(self.model)
         self.workers = workers or (cores() if self.device.type == "cpu" else 1)
-        self.say = say
+        self.notify = notify
         self.path = ""
         self._gradients: list[Gradients] = []
         self._recordings: Recordings = {}
-        self._locals: list[Local] = []
+        self._locals: list[LocalTrainer] = []
 
-    def __call__(self, start: Tensor, jobs: Sequence[Job], *, seed: int, round_: int) -> Tensor:
+    def __call__(self, start: Tensor, jobs: Sequence[TrainingJob], *, seed: int, round_: int) -> Tensor:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
         with _precisely(self.device):
@@ -62,17 +67,17 @@ class Cohort:
             if self._locals:
                 self._train_alone(start, jobs, out, seed, round_)
             else:
-                for schedule in lay_out(jobs, seed, round_):
-                    self._train_together(start, schedule, out)
+                for plan in plan_batches(jobs, seed, round_):
+                    self._train_together(start, plan, out)
         return out
 
-    def _choose(self, start: Tensor, job: Job) -> None:
+    def _choose(self, start: Tensor, job: TrainingJob) -> None:
         """Choose the path, and make what each worker needs for it."""
-        on_cpu, reference = self.device.type == "cpu", Local(self.model)
-        if draws_lots(reference, start, job.data):
+        on_cpu, reference = self.device.type == "cpu", LocalTrainer(self.model)
+        if is_stochastic(reference, start, job.data):
             # Threads and vmap would draw in an order of their own.
             self.path, self._locals = "one by one", [reference]
-            self.say("the model draws random numbers as it trains: clients are trained one by one")
+            self.notify("the model draws random numbers as it trains: clients are trained one by one")
             return
         wrong = ""
         for path, gradients in self._candidates():
@@ -80,22 +85,22 @@ class Cohort:
             if complaint is None:
                 self.path, self._gradients = path, gradients
                 if wrong:
-                    self.say(f"clients are trained by {path}: {wrong}")
+                    self.notify(f"clients are trained by {path}: {wrong}")
                 if path == "vmap" and self._fills_the_gpu():
                     # What vmap takes does not depend on the values, so that a step can be recorded.
                     self.path, self._gradients = "in turn", [one_by_one(self.model)]
                 return
             wrong = f"{path} does not suit the model ({complaint})"
         if wrong:
-            self.say(f"clients are trained one at a time by each worker: {wrong}")
+            self.notify(f"clients are trained one at a time by each worker: {wrong}")
         self.path = "workers"
-        self._locals = [Local(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
+        self._locals = [LocalTrainer(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
 
     def _candidates(self) -> Iterator[tuple[str, list[Gradients]]]:
         """Yield the ways to train many clients at once that may suit the model, fastest first."""
         on_cpu = self.device.type == "cpu"
         convolutions = OneByOne if on_cpu else _for_a_gpu()
-        by_hands = [hand for _ in range(self.workers) if (hand := by_hand(self.model, convolutions))]
+        by_hands = [hand for _ in range(self.workers) if (hand := stack_gradients(self.model, convolutions))]
         if by_hands:
             yield "by hand", list[Gradients](by_hands)
         if not (on_cpu and has_convolutions(self.model)):
@@ -105,40 +110,40 @@ class Cohort:
         """Say whether one client is enough to keep the GPU busy."""
         return self.device.type != "cpu" and has_convolutions(self.model) and self.layout.trained > _FILLS_A_GPU
 
-    def _train_alone(self, start: Tensor, jobs: Sequence[Job], out: Tensor, seed: int, round_: int) -> None:
+    def _train_alone(self, start: Tensor, jobs: Sequence[TrainingJob], out: Tensor, seed: int, round_: int) -> None:
         """Train client by client, each worker with a copy of the model."""
 
-        def train(place: int, job: Job, local: Local) -> None:
-            out[place] = local.train(start, job, Turn(seed, round_, job.client, job.time))
+        def train(place: int, job: TrainingJob, local: LocalTrainer) -> None:
+            out[place] = local.train(start, job, TrainingKey(seed, round_, job.client, job.repeat))
 
         tasks = (partial(train, place, job) for place, job in enumerate(jobs))
         if self.device.type == "cpu":
-            in_threads(tasks, self._locals)
+            run_in_threads(tasks, self._locals)
             return
         for task in tasks:
             task(self._locals[0])
 
-    def _train_together(self, start: Tensor, schedule: Schedule, out: Tensor) -> None:
+    def _train_together(self, start: Tensor, plan: BatchPlan, out: Tensor) -> None:
         trained = self.layout.trained
         if self.device.type == "cpu":
-            chunk = max(1, min(_COORDINATES_AT_ONCE // trained, -(-schedule.clients // self.workers)))
+            chunk = max(1, min(_COORDINATES_AT_ONCE // trained, -(-plan.clients // self.workers)))
             if has_convolutions(self.model):
                 chunk = 1  # Their activations fill the cache.
-            parts = (schedule.part(at, at + chunk) for at in range(0, schedule.clients, chunk))
-            in_threads((partial(train_batched, start, trained, part, out) for part in parts), self._gradients)
+            parts = (plan.part(at, at + chunk) for at in range(0, plan.clients, chunk))
+            run_in_threads((partial(train_batched, start, trained, part, out) for part in parts), self._gradients)
             return
         if self.path == "in turn":
-            train_in_turn(start, trained, schedule, out, self._gradients[0], self._recordings)
+            train_in_turn(start, trained, plan, out, self._gradients[0], self._recordings)
             return
-        chunk, at = schedule.clients, 0
-        while at < schedule.clients:
+        chunk, at = plan.clients, 0
+        while at < plan.clients:
             try:
-                train_batched(start, trained, schedule.part(at, at + chunk), out, self._gradients[0])
+                train_batched(start, trained, plan.part(at, at + chunk), out, self._gradients[0])
             except torch.OutOfMemoryError:
                 if chunk == 1:
                     raise
                 chunk = -(-chunk // 2)
-                self.say(f"the GPU's memory is too small for all clients: {chunk} at once")
+                self.notify(f"the GPU's memory is too small for all clients: {chunk} at once")
             else:
                 at += chunk
 
@@ -146,10 +151,10 @@ class Cohort:
 def _for_a_gpu() -> type[Convolutions] | None:
     """Return the convolutions for many clients at once on a GPU; None where torch came without Triton."""
     try:
-        from f2ed.learning.fast.in_triton import InTriton  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
+        from f2ed.learning.fast.triton_convolutions import TritonConvolutions  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
     except ModuleNotFoundError:
         return None
-    return InTriton
+    return TritonConvolutions
 
 
 @contextmanager

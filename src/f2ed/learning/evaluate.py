@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import Samples
-from f2ed.learning.threads import cores, in_threads
+from f2ed.learning.threads import cores, run_in_threads
 from f2ed.learning.vector import bind, load
 
 __all__ = ["Evaluator", "Score"]
@@ -64,7 +64,7 @@ class Evaluator:
 
         tasks = (partial(run, at) for at in range(len(slices)))
         if self.on_cpu:
-            in_threads(tasks, [self.model] * self.workers)
+            run_in_threads(tasks, [self.model] * self.workers)
         else:
             for task in tasks:
                 task(self.model)

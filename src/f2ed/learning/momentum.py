@@ -13,18 +13,18 @@ from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["ClientMomentum", "Memory"]
+__all__ = ["ClientMomentum", "MomentumState"]
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class MomentumState:
     """What each client has sent last, `[clients, d]`, and which of them have sent anything yet."""
 
     averages: Tensor
     seen: Tensor
 
     @classmethod
-    def empty(cls, clients: int, dimension: int, device: str | torch.device = "cpu") -> "Memory":
+    def empty(cls, clients: int, dimension: int, device: str | torch.device = "cpu") -> "MomentumState":
         """Return the memory before the first round."""
         return cls(
             torch.zeros(clients, dimension, device=device), torch.zeros(clients, dtype=torch.bool, device=device)
@@ -36,11 +36,13 @@ class ClientMomentum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     beta: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.9
 
-    def __call__(self, updates: Tensor, clients: Sequence[int], memory: Memory) -> tuple[Tensor, Memory]:
+    def __call__(self, updates: Tensor, clients: Sequence[int], memory: MomentumState) -> tuple[Tensor, MomentumState]:
         """Return what the clients send for their updates, and the memory afterwards; the one given stays as it is."""
         if len(updates) != len(clients):
             raise ConfigError(f"{len(updates)} updates came for {len(clients)} clients; one each is wanted")
         rows = torch.as_tensor(list(clients), device=updates.device)
         beta = self.beta * memory.seen[rows].to(updates.dtype).unsqueeze(1)
         sent = beta * memory.averages[rows] + (1 - beta) * updates
-        return sent, Memory(memory.averages.index_copy(0, rows, sent), memory.seen.index_fill(0, rows, value=True))
+        return sent, MomentumState(
+            memory.averages.index_copy(0, rows, sent), memory.seen.index_fill(0, rows, value=True)
+        )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from f2ed.attacks import NO_OVERRIDES, Examples, ProximalTerm, TrainingOverrides
 from f2ed.core.arrays import Array
-from f2ed.learning.client import ClientData, Job
+from f2ed.learning.client import ClientData, TrainingJob
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.optimizer import Training
 
@@ -46,7 +46,7 @@ class MaliciousTraining:
 
     def __post_init__(self) -> None:
         """Start counting calls."""
-        self._times = count()
+        self._repeats = count()
 
     def __call__(
         self,
@@ -58,9 +58,9 @@ class MaliciousTraining:
         mask: Array | None = None,
     ) -> Tensor:
         """Train each client on its own data; return by how much each moved, `[m, d]`, on the training device."""
-        training, time = _settled(self.training, overrides), next(self._times)
+        training, repeat = _settled(self.training, overrides), next(self._repeats)
         jobs = [
-            Job(client, mine, training, time=time)
+            TrainingJob(client, mine, training, repeat=repeat)
             for client, mine in zip(self.clients, self._share_a_pool(data), strict=True)
         ]
         if start is not None:

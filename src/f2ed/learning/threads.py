@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["cores", "in_threads"]
+__all__ = ["cores", "run_in_threads"]
 
 Tool = TypeVar("Tool")
 
@@ -18,7 +18,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_threads(tasks: Iterable[Callable[[Tool], None]], tools: Sequence[Tool]) -> None:
+def run_in_threads(tasks: Iterable[Callable[[Tool], None]], tools: Sequence[Tool]) -> None:
     """Run the tasks in as many threads as there are tools, each with one that no other uses meanwhile.
 
     The first failure is raised, and tasks not begun by then are dropped.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
-from f2ed.learning import Memory
+from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 
 __all__ = ["Away", "State", "pack", "unpack"]
@@ -37,7 +37,7 @@ class State:
     """The global model, [d], on the training device."""
     step: StepState = _FIRST
     """What the server's next step needs from the last one."""
-    memory: Memory | None = None
+    memory: MomentumState | None = None
     """Where clients have momentum."""
     away: tuple[Away, ...] = ()
     """For each round so far; with the deals it says which sums the server has seen."""
@@ -84,7 +84,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> State:
     memory = None
     if packed.averages is not None and packed.seen is not None:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
-        memory = Memory(_tensor(packed.averages, device).view(len(seen), -1), seen)
+        memory = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
     step = StepState.from_bytes(packed.step)
     return State(packed.round, _tensor(packed.model, device), step, memory, packed.away, packed.spent)
 

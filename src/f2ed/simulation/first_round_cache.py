@@ -4,13 +4,13 @@ from collections.abc import Callable, Hashable
 
 from torch import Tensor
 
-__all__ = ["Beginnings"]
+__all__ = ["FirstRoundCache"]
 
 _MOST = 1 << 28
 """Bytes to keep: a hundred clients of the paper's network, with and without the malicious ones."""
 
 
-class Beginnings:
+class FirstRoundCache:
     """What clients came to in the first round of a run, kept for the next run that begins alike.
 
     Those of the last runs are kept, as many as fit into `most` bytes; what is larger by itself is never kept.

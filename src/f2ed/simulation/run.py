@@ -13,8 +13,8 @@ from torch import Tensor
 from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimate
-from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, Job, Memory, flatten, hand_out
-from f2ed.learning.datasets.base import Say, quiet
+from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, MomentumState, TrainingJob, flatten, split_samples
+from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.learning.threads import cores
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.dp.accountant import epsilon
@@ -22,7 +22,7 @@ from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Attackers
 from f2ed.simulation.checkpoint import State
 from f2ed.simulation.config import Experiment, experiment
-from f2ed.simulation.first_round_cache import Beginnings
+from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest, header, holds
 from f2ed.simulation.leak_meter import Follower, away, warning
 from f2ed.simulation.shard_rows import Bare, Rows, Sharded
@@ -38,7 +38,7 @@ def simulate(
     *,
     device: str = "cpu",
     folder: Path | None = None,
-    say: Say = quiet,
+    notify: Notify = quiet,
     strict: bool = False,
     **stated: Any,
 ) -> Iterator[RoundRecord]:
@@ -55,7 +55,7 @@ def simulate(
         if strict:
             raise ConfigError(exposed)
         warnings.warn(exposed, LeakWarning, stacklevel=2)
-    simulation = Simulation(settings, device=device, folder=folder, say=say)
+    simulation = Simulation(settings, device=device, folder=folder, notify=notify)
     return (record for _, record in simulation.rounds())
 
 
@@ -72,11 +72,11 @@ class Simulation:
         device: str = "cpu",
         folder: Path | None = None,
         workers: int | None = None,
-        beginnings: Beginnings | None = None,
-        say: Say = quiet,
+        first_rounds: FirstRoundCache | None = None,
+        notify: Notify = quiet,
     ) -> None:
         check(experiment)
-        data = experiment.data(folder, say=say) if data is None else data
+        data = experiment.data(folder, notify=notify) if data is None else data
         partition = check_data(experiment, data)
         self.experiment, self.device = experiment, torch.device(device)
         self.digest = digest(experiment)
@@ -85,11 +85,11 @@ class Simulation:
         module = experiment.model(data.shape, data.classes, seed)
         self._first = flatten(module).to(self.device)
         self._cohort = Cohort(
-            module, device=self.device, workers=workers if self.device.type == "cpu" else None, say=say
+            module, device=self.device, workers=workers if self.device.type == "cpu" else None, notify=notify
         )
-        self._beginnings = beginnings or Beginnings(0)
+        self._first_rounds = first_rounds or FirstRoundCache(0)
         self._evaluator = Evaluator(module, self.device, workers=workers)
-        self._clients = hand_out(self.data.train, partition)
+        self._clients = split_samples(self.data.train, partition)
         picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
         self.malicious = tuple(sorted(map(int, picked)))
         self._attackers = self._enlist()
@@ -112,7 +112,7 @@ class Simulation:
         """Return where the run stands before its first round."""
         memory = None
         if self.experiment.client_momentum is not None:
-            memory = Memory.empty(self.experiment.clients, self._cohort.layout.dimension, self.device)
+            memory = MomentumState.empty(self.experiment.clients, self._cohort.layout.dimension, self.device)
         return State(0, self._first, memory=memory)
 
     def rounds(self, state: State | None = None) -> Iterator[tuple[State, RoundRecord]]:
@@ -173,7 +173,7 @@ class Simulation:
             seed=it.seed,
         )
 
-    def _train(self, state: State, watch: Stopwatch) -> tuple[Tensor, Memory | None]:
+    def _train(self, state: State, watch: Stopwatch) -> tuple[Tensor, MomentumState | None]:
         """Return what every client sends, [n, d], and the clients' momentum afterwards."""
         attackers = self._attackers if state.round >= self.experiment.attack_from else None
         everyone = range(self.experiment.clients)
@@ -210,7 +210,7 @@ class Simulation:
     def _updates(self, state: State, clients: list[int]) -> Tensor:
         """Return by how much honest training moves each client, [n, d]; a first round may have been trained before."""
         it = self.experiment
-        jobs = [Job(client, self._clients[client], it.training) for client in clients]
+        jobs = [TrainingJob(client, self._clients[client], it.training) for client in clients]
 
         def train() -> Tensor:
             return self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
@@ -218,7 +218,7 @@ class Simulation:
         if state.round or state.model is not self._first:
             return train()
         alike = it.data, it.partition, it.model, it.training, it.clients, it.seed, self.device, tuple(clients)
-        return self._beginnings(alike, train)
+        return self._first_rounds(alike, train)
 
     def _absent(self, round_: int) -> dict[int, str]:
         """Draw who falls silent in this round."""

@@ -101,7 +101,7 @@ def test_ways_to_fetch_are_tried_in_order_until_one_works():
         tried.append("spare")
 
     said = []
-    paths = obtain(TINY, None, (fails, works, spare), say=said.append)
+    paths = obtain(TINY, None, (fails, works, spare), notify=said.append)
     assert tried == ["fails", "works"]
     assert said == ["the first way is closed"]
     assert all(path.is_file() for path in paths.values())

@@ -6,7 +6,7 @@ from torch import nn
 
 from f2ed.attacks import ProximalTerm
 from f2ed.learning import cohort
-from f2ed.learning.client import Job, hand_out
+from f2ed.learning.client import TrainingJob, split_samples
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Synthetic
 from f2ed.learning.evaluate import Evaluator
@@ -31,8 +31,8 @@ MODELS = {
 
 def gpu_jobs(training, partition=None, clients=5, **changes):
     train = Synthetic(train=300, test=9, classes=3, side=6)().train.to("cuda")
-    dealt = hand_out(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
-    return [Job(number, data, training, **changes) for number, data in enumerate(dealt)]
+    dealt = split_samples(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
+    return [TrainingJob(number, data, training, **changes) for number, data in enumerate(dealt)]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -132,7 +132,7 @@ def test_when_memory_runs_out_fewer_clients_train_at_once(monkeypatch):
 
     monkeypatch.setattr(batched, "_Training", small)
     said = []
-    updates = Cohort(network, device="cuda", say=said.append)(flatten(network), work, seed=SEED, round_=ROUND)
+    updates = Cohort(network, device="cuda", notify=said.append)(flatten(network), work, seed=SEED, round_=ROUND)
     torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
     assert tried == [5, 3, 2, 2, 1]
     assert len(said) == 2

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from f2ed.learning import ClientData, Local, flatten
-from f2ed.learning.fast.probe import disagreement, draws_lots
+from f2ed.learning import ClientData, LocalTrainer, flatten
+from f2ed.learning.fast.probe import disagreement, is_stochastic
 
 
 @pytest.mark.parametrize(("chance", "draws"), [(0.0, False), (1e-9, True), (0.5, True)])
@@ -14,7 +14,7 @@ def test_a_model_with_the_least_dropout_draws_lots(chance, draws):
     model = nn.Sequential(*layers)
     data = ClientData(torch.ones(2, 1, 2, 2), torch.arange(2), torch.zeros(2, dtype=torch.long))
     before = torch.get_rng_state()
-    assert draws_lots(Local(model), flatten(model), data) is draws
+    assert is_stochastic(LocalTrainer(model), flatten(model), data) is draws
     assert torch.equal(before, torch.get_rng_state()), "the caller's generator stays where it was"
 
 
@@ -24,7 +24,7 @@ def test_gradients_may_differ_by_rounding_errors_which_grow_with_them(scale, err
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     images = scale * torch.rand(5, 1, 2, 2, generator=torch.Generator().manual_seed(0))
     data = ClientData(images, torch.arange(5), torch.tensor([0, 1, 2, 0, 1]))
-    local = Local(model)
+    local = LocalTrainer(model)
 
     def nearly(weights, buffers, images, labels, shares):
         found = []

@@ -8,7 +8,7 @@ from torch import nn
 
 from f2ed.learning.fast.convolutions import OneByOne
 from f2ed.learning.fast.gradients import by_vmap
-from f2ed.learning.fast.stack import by_hand
+from f2ed.learning.fast.stack import stack_gradients
 from f2ed.learning.models import Cnn, Logistic, Mlp
 from f2ed.learning.vector import flatten, layout
 
@@ -20,9 +20,9 @@ def ways():
     found = [pytest.param(OneByOne, "cpu", id="one by one")]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
-        from f2ed.learning.fast.in_triton import InTriton
+        from f2ed.learning.fast.triton_convolutions import TritonConvolutions
 
-        found.append(pytest.param(InTriton, device, id="triton"))
+        found.append(pytest.param(TritonConvolutions, device, id="triton"))
     return found
 
 
@@ -55,7 +55,7 @@ def task(network, device):
 def test_gradients_by_hand_equal_those_by_vmap(name, convolutions, device):
     network = NETWORKS[name].to(device)
     arguments = task(network, device)
-    torch.testing.assert_close(by_hand(network, convolutions)(*arguments), by_vmap(network)(*arguments))
+    torch.testing.assert_close(stack_gradients(network, convolutions)(*arguments), by_vmap(network)(*arguments))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -63,7 +63,7 @@ def test_gradients_by_hand_equal_those_by_vmap(name, convolutions, device):
 def test_descending_subtracts_the_gradients(name, convolutions, device):
     network = NETWORKS[name].to(device)
     weights, buffers, images, labels, shares = task(network, device)
-    gradients = by_hand(network, convolutions)
+    gradients = stack_gradients(network, convolutions)
     wanted = weights - gradients(weights, buffers, images, labels, shares)
     gradients.descend(weights, images, labels, shares)
     torch.testing.assert_close(weights, wanted)
@@ -73,7 +73,7 @@ def test_descending_subtracts_the_gradients(name, convolutions, device):
 def test_a_client_gets_the_same_to_the_bit_whoever_trains_beside_it(convolutions, device):
     network = NETWORKS["the paper's"].to(device)
     weights, buffers, images, labels, shares = task(network, device)
-    gradients = by_hand(network, convolutions)
+    gradients = stack_gradients(network, convolutions)
     together = gradients(weights, buffers, images, labels, shares)
     for client in range(4):
         only = slice(client, client + 1)
@@ -86,7 +86,7 @@ def test_a_number_that_is_none_is_not_lost(convolutions, device):
     network = NETWORKS["the paper's"].to(device)
     weights, buffers, images, labels, shares = task(network, device)
     images[2, 3, 0, 4, 4] = float("nan")
-    found = by_hand(network, convolutions)(weights, buffers, images, labels, shares)
+    found = stack_gradients(network, convolutions)(weights, buffers, images, labels, shares)
     assert found[2].isnan().any()
     assert found[[0, 1, 3]].isfinite().all()
 
@@ -117,9 +117,9 @@ def test_a_number_that_is_none_is_not_lost(convolutions, device):
     ids=str,
 )
 def test_only_plain_stacks_are_done_by_hand(network):
-    assert by_hand(network) is None
+    assert stack_gradients(network) is None
 
 
 def test_convolutions_that_nothing_can_do_are_not_done_by_hand():
-    assert by_hand(NETWORKS["the paper's"], None) is None
-    assert by_hand(NETWORKS["dense"], None) is not None
+    assert stack_gradients(NETWORKS["the paper's"], None) is None
+    assert stack_gradients(NETWORKS["dense"], None) is not None

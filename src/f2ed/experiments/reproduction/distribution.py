@@ -18,7 +18,7 @@ import torch
 
 from f2ed.core.randomness import stream
 from f2ed.experiments.reproduction.comparison import Table
-from f2ed.learning import AnyModel, Cohort, Data, Job, Training, flatten, hand_out
+from f2ed.learning import AnyModel, Cohort, Data, Training, TrainingJob, flatten, split_samples
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.learning.partition import Assigned, Iid, Partition
 from f2ed.protocol.sharding import assign_shards
@@ -137,7 +137,7 @@ def _by_labels(data: Data, seed: int) -> Partition:
 def _updates(data: Data, partition: Partition, model: AnyModel, seed: int, device: str) -> Matrix:
     here = data.to(torch.device(device))
     module = model(data.shape, data.classes, seed)
-    jobs = [Job(number, mine, Training()) for number, mine in enumerate(hand_out(here.train, partition))]
+    jobs = [TrainingJob(number, mine, Training()) for number, mine in enumerate(split_samples(here.train, partition))]
     updates = Cohort(module, device=device)(flatten(module).to(device), jobs, seed=seed, round_=0)
     return updates.cpu().numpy().astype(np.float64)
 

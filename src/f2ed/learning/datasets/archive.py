@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from f2ed.core.errors import ConfigError
-from f2ed.learning.datasets.base import Data, Progress, Samples, Say, quiet
+from f2ed.learning.datasets.base import Data, Notify, Progress, Samples, quiet
 from f2ed.learning.datasets.idx import parse_idx, unpacked
 
 __all__ = ["Archive", "Fetch", "FetchError", "Wheel", "cache", "check", "find", "load", "obtain", "places", "verify"]
@@ -51,7 +51,7 @@ class Archive(msgspec.Struct, frozen=True):
         }
 
 
-Fetch = Callable[[Archive, Path, Progress, Say], None]
+Fetch = Callable[[Archive, Path, Progress, Notify], None]
 """Put the four files of an archive, checked, into a folder, or raise `FetchError`."""
 
 
@@ -85,17 +85,17 @@ def obtain(
     folder: Path | None,
     fetchers: Sequence[Fetch],
     progress: Progress = quiet,
-    say: Say = quiet,
+    notify: Notify = quiet,
 ) -> dict[str, Path]:
     """Return the paths of the four files, fetched into the cache if no place has them."""
     reasons = []
     for fetch in (None, *fetchers):
         if fetch is not None:
             try:
-                fetch(archive, cache() / archive.name, progress, say)
+                fetch(archive, cache() / archive.name, progress, notify)
             except FetchError as failed:
                 reasons.append(str(failed))
-                say(str(failed))
+                notify(str(failed))
                 continue
         if (found := find(archive, folder)) is not None:
             return found[1]

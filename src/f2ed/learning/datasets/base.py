@@ -11,12 +11,12 @@ from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["Data", "Dataset", "Progress", "Samples", "Say", "quiet"]
+__all__ = ["Data", "Dataset", "Notify", "Progress", "Samples", "quiet"]
 
 Progress = Callable[[str, int, int | None], None]
 """Told the file, the bytes so far and, where known, the bytes in all."""
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 """Told one line about what was tried."""
 
 
@@ -80,5 +80,5 @@ class Dataset(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fiel
     """
 
     @abstractmethod
-    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
         """Return the data in memory, looking for files (and fetching them) where the set has any."""

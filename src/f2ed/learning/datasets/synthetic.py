@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from f2ed.core.randomness import stream
-from f2ed.learning.datasets.base import Data, Dataset, Progress, Samples, Say, quiet
+from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, Samples, quiet
 
 __all__ = ["Synthetic"]
 
@@ -29,7 +29,7 @@ class Synthetic(Dataset, frozen=True, tag="synthetic"):
     noise: Annotated[float, msgspec.Meta(ge=0)] = 0.3
     seed: int = 0
 
-    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, say: Say = quiet) -> Data:  # noqa: ARG002  nothing to look for
+    def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:  # noqa: ARG002  nothing to look for
         """Return the data, drawn anew but always the same for one seed."""
         patterns = stream(self.seed, "synthetic", "patterns").random((self.classes, 1, self.side, self.side))
         return Data(

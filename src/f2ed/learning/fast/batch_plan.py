@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from f2ed.learning.client import Job, Turn, orders
+from f2ed.learning.client import TrainingJob, TrainingKey, batch_order
 from f2ed.learning.optimizer import Training
 
-__all__ = ["Schedule", "lay_out"]
+__all__ = ["BatchPlan", "plan_batches"]
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class BatchPlan:
     """The batches of clients with the same settings and the same pool of images, longest client first.
 
     `index` (rows of the pool), `labels` and `shares` are `[steps, n, batch]`. A short batch is padded
@@ -24,7 +24,7 @@ class Schedule:
     which of the jobs given each client's is.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[TrainingJob, ...]
     places: tuple[int, ...]
     index: Tensor
     labels: Tensor
@@ -46,11 +46,11 @@ class Schedule:
         """The number of clients."""
         return len(self.places)
 
-    def part(self, first: int, last: int) -> "Schedule":
-        """Return the schedule of some clients alone; nothing is copied."""
+    def part(self, first: int, last: int) -> "BatchPlan":
+        """Return the plan of some clients alone; nothing is copied."""
         active = tuple(min(k, last) - first for k in self.active if k > first)
         cut = np.s_[: len(active), first:last]
-        return Schedule(
+        return BatchPlan(
             self.jobs[first:last],
             self.places[first:last],
             self.index[cut],
@@ -60,8 +60,8 @@ class Schedule:
         )
 
 
-def lay_out(jobs: Sequence[Job], seed: int, round_: int) -> list[Schedule]:
-    """Return one schedule for each kind of job: settings, pool, and whether pulled or masked."""
+def plan_batches(jobs: Sequence[TrainingJob], seed: int, round_: int) -> list[BatchPlan]:
+    """Return one plan for each kind of job: settings, pool, and whether pulled or masked."""
 
     def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
@@ -70,7 +70,7 @@ def lay_out(jobs: Sequence[Job], seed: int, round_: int) -> list[Schedule]:
     return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 
 
-def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> Schedule:
+def _lay_out(places: list[int], jobs: Sequence[TrainingJob], seed: int, round_: int) -> BatchPlan:
     places.sort(key=lambda place: -len(jobs[place].data))
     mine = [jobs[place] for place in places]
     training, data = mine[0].training, [job.data for job in mine]
@@ -79,10 +79,10 @@ def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> 
     order = np.zeros((steps[0], len(mine), training.batch_size), dtype=np.int64)
     shares = np.zeros(order.shape, dtype=np.float32)
     for at, job in enumerate(mine):
-        turn = Turn(seed, round_, job.client, job.time)
-        order[: steps[at], at], shares[: steps[at], at] = _batches(turn, len(job.data), training)
+        key = TrainingKey(seed, round_, job.client, job.repeat)
+        order[: steps[at], at], shares[: steps[at], at] = _batches(key, len(job.data), training)
     taken = torch.from_numpy(order).to(device)
-    return Schedule(
+    return BatchPlan(
         jobs=tuple(mine),
         places=tuple(places),
         index=_pick([d.rows for d in data], taken),
@@ -92,10 +92,10 @@ def _lay_out(places: list[int], jobs: Sequence[Job], seed: int, round_: int) -> 
     )
 
 
-def _batches(turn: Turn, size: int, training: Training) -> tuple[np.ndarray, np.ndarray]:
+def _batches(key: TrainingKey, size: int, training: Training) -> tuple[np.ndarray, np.ndarray]:
     """Return one client's samples and shares, both `[steps, batch]`, in the order of the reference."""
     short = -size % training.batch_size
-    order = np.pad(orders(turn, size, training.local_epochs), ((0, 0), (0, short)))
+    order = np.pad(batch_order(key, size, training.local_epochs), ((0, 0), (0, short)))
     share = np.full((len(order), size + short), 1 / training.batch_size, dtype=np.float32)
     if short:
         share[:, size - (training.batch_size - short) : size] = 1 / (training.batch_size - short)

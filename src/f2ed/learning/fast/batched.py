@@ -6,7 +6,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from f2ed.learning.fast.batch_plan import Schedule
+from f2ed.learning.fast.batch_plan import BatchPlan
 from f2ed.learning.fast.gradients import Gradients
 from f2ed.learning.fast.stack import StackGradients
 from f2ed.learning.optimizer import begin, step
@@ -21,36 +21,36 @@ Recordings = dict[tuple[object, ...], "_Recording"]
 
 
 @torch.no_grad()
-def train_batched(start: Tensor, trained: int, schedule: Schedule, out: Tensor, gradients: Gradients) -> None:
-    """Train the schedule's clients and write their updates into the rows of `out`.
+def train_batched(start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients) -> None:
+    """Train the plan's clients and write their updates into the rows of `out`.
 
     Buffers do not change in models that can be trained so; their part of an update is zero. On a GPU the
     steps of clients of equal length are recorded once and replayed, which spares the launches.
     """
-    begun = _begun(start, trained, schedule)
-    training = _Training(schedule, start[trained:], begun, gradients)
-    if start.is_cuda and len(schedule.active) >= _WORTH_RECORDING and schedule.active[-1] == schedule.clients:
-        _Recording(training, schedule).replay(schedule)
+    begun = _begun(start, trained, plan)
+    training = _Training(plan, start[trained:], begun, gradients)
+    if start.is_cuda and len(plan.active) >= _WORTH_RECORDING and plan.active[-1] == plan.clients:
+        _Recording(training, plan).replay(plan)
     else:
-        for at, active in enumerate(schedule.active):
-            images = _pick(schedule, schedule.index[at, :active])
-            training.step(images, schedule.labels[at, :active], schedule.shares[at, :active])
-    rows = torch.tensor(schedule.places, device=out.device)
+        for at, active in enumerate(plan.active):
+            images = _pick(plan, plan.index[at, :active])
+            training.step(images, plan.labels[at, :active], plan.shares[at, :active])
+    rows = torch.tensor(plan.places, device=out.device)
     out[rows, :trained] = training.weights.sub_(begun)
     out[rows, trained:] = 0
 
 
 @torch.no_grad()
 def train_in_turn(
-    start: Tensor, trained: int, schedule: Schedule, out: Tensor, gradients: Gradients, recordings: Recordings
+    start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients, recordings: Recordings
 ) -> None:
-    """Train the schedule's clients on a GPU one after another, for models that keep it busy with one client.
+    """Train the plan's clients on a GPU one after another, for models that keep it busy with one client.
 
     All clients of a run replay the same recorded step, which is kept in `recordings`; those with a proximal term or a
     mask, which few attackers have, record their own.
     """
-    for at in range(schedule.clients):
-        mine = schedule.part(at, at + 1)
+    for at in range(plan.clients):
+        mine = plan.part(at, at + 1)
         (job,), (place,) = mine.jobs, mine.places
         if job.proximal is not None or job.mask is not None:
             train_batched(start, trained, mine, out, gradients)
@@ -66,20 +66,20 @@ def train_in_turn(
         out[place, trained:] = 0
 
 
-def _begun(start: Tensor, trained: int, schedule: Schedule) -> Tensor:
+def _begun(start: Tensor, trained: int, plan: BatchPlan) -> Tensor:
     """Return the weights `[n, t]` that the clients begin with."""
-    return torch.stack([(start if job.start is None else job.start)[:trained] for job in schedule.jobs])
+    return torch.stack([(start if job.start is None else job.start)[:trained] for job in plan.jobs])
 
 
 class _Training:
     """The state of some clients' training."""
 
-    def __init__(self, schedule: Schedule, buffers: Tensor, begun: Tensor, gradients: Gradients) -> None:
-        self.settings = schedule.training
+    def __init__(self, plan: BatchPlan, buffers: Tensor, begun: Tensor, gradients: Gradients) -> None:
+        self.settings = plan.training
         self.buffers, self.begun, self.gradients = buffers, begun, gradients
         self.weights = begun.clone()
         self.state = begin(self.settings, self.weights)
-        self.proximal, self.mask = _proximal(schedule, begun.shape[1]), _mask(schedule, begun.shape[1])
+        self.proximal, self.mask = _proximal(plan, begun.shape[1]), _mask(plan, begun.shape[1])
         settings = self.settings
         only_sgd = settings.optimizer == "sgd" and not settings.momentum and not settings.weight_decay
         self.plain = only_sgd and self.proximal is None and self.mask is None
@@ -109,9 +109,9 @@ class _Training:
 class _Recording:
     """A CUDA graph of one step, to be replayed with other batches."""
 
-    def __init__(self, training: _Training, schedule: Schedule) -> None:
+    def __init__(self, training: _Training, plan: BatchPlan) -> None:
         self.training = training
-        self._batch = _pick(schedule, schedule.index[0]), schedule.labels[0].clone(), schedule.shares[0].clone()
+        self._batch = _pick(plan, plan.index[0]), plan.labels[0].clone(), plan.shares[0].clone()
         changing = (training.weights, *training.state)
         before = [part.clone() for part in changing]
         # PyTorch asks for a few runs on a stream of their own before a recording.
@@ -127,19 +127,19 @@ class _Recording:
         for part, value in zip(changing, before, strict=True):
             part.copy_(value)
 
-    def replay(self, schedule: Schedule) -> None:
+    def replay(self, plan: BatchPlan) -> None:
         """Run all steps of clients of equal length."""
         images, labels, shares = self._batch
-        for at in range(len(schedule.active)):
-            images.copy_(_pick(schedule, schedule.index[at]))
-            labels.copy_(schedule.labels[at])
-            shares.copy_(schedule.shares[at])
+        for at in range(len(plan.active)):
+            images.copy_(_pick(plan, plan.index[at]))
+            labels.copy_(plan.labels[at])
+            shares.copy_(plan.shares[at])
             self._graph.replay()
 
 
-def _pick(schedule: Schedule, index: Tensor) -> Tensor:
+def _pick(plan: BatchPlan, index: Tensor) -> Tensor:
     """Return the pool's images of this index; whole rows are picked twice as fast by index_select as by indexing."""
-    return schedule.pool.index_select(0, index.reshape(-1)).view(*index.shape, *schedule.pool.shape[1:])
+    return plan.pool.index_select(0, index.reshape(-1)).view(*index.shape, *plan.pool.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,14 +150,14 @@ class _ProximalTerms:
     centers: Tensor
 
 
-def _proximal(schedule: Schedule, trained: int) -> _ProximalTerms | None:
-    terms = [job.proximal for job in schedule.jobs if job.proximal is not None]
+def _proximal(plan: BatchPlan, trained: int) -> _ProximalTerms | None:
+    terms = [job.proximal for job in plan.jobs if job.proximal is not None]
     if not terms:
         return None
     centers = torch.stack([term.center[:trained] for term in terms])
     return _ProximalTerms(centers.new_tensor([[term.strength] for term in terms]), centers)
 
 
-def _mask(schedule: Schedule, trained: int) -> Tensor | None:
-    masks = [job.mask[:trained] for job in schedule.jobs if job.mask is not None]
+def _mask(plan: BatchPlan, trained: int) -> Tensor | None:
+    masks = [job.mask[:trained] for job in plan.jobs if job.mask is not None]
     return torch.stack(masks) if masks else None

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from f2ed.learning.client import ClientData, Local
+from f2ed.learning.client import ClientData, LocalTrainer
 from f2ed.learning.fast.gradients import Gradients
 
-__all__ = ["disagreement", "draws_lots", "has_convolutions"]
+__all__ = ["disagreement", "has_convolutions", "is_stochastic"]
 
 _RELATIVE, _ABSOLUTE = 1e-3, 2e-5
 
@@ -17,7 +17,7 @@ def has_convolutions(model: nn.Module) -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def draws_lots(local: Local, start: Tensor, data: ClientData) -> bool:
+def is_stochastic(local: LocalTrainer, start: Tensor, data: ClientData) -> bool:
     """Say whether the model draws random numbers while it trains: torch's generator moves, or scores do."""
     images = data.pool[data.rows[torch.arange(2, device=data.rows.device) % len(data)]]
     local.load(start)
@@ -28,7 +28,7 @@ def draws_lots(local: Local, start: Tensor, data: ClientData) -> bool:
         return not (torch.equal(before, _generator(start)) and torch.equal(scores, local.model(images)))
 
 
-def disagreement(gradients: Gradients, local: Local, start: Tensor, data: ClientData) -> str | None:
+def disagreement(gradients: Gradients, local: LocalTrainer, start: Tensor, data: ClientData) -> str | None:
     """Compare the gradients of two clients, one with a padded batch, with the reference; return what is wrong.
 
     The reference's batches are 3 and 2 samples, repeated if the client has fewer.

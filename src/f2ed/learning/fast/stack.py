@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from f2ed.learning.fast.convolutions import Block, Convolutions, OneByOne
 from f2ed.learning.vector import Layout, layout
 
-__all__ = ["StackGradients", "by_hand"]
+__all__ = ["StackGradients", "stack_gradients"]
 
 
-def by_hand(model: nn.Module, convolutions: type[Convolutions] | None = OneByOne) -> "StackGradients | None":
+def stack_gradients(model: nn.Module, convolutions: type[Convolutions] | None = OneByOne) -> "StackGradients | None":
     """Return the gradients of a plain stack of layers, or None if the model is none or there is nothing to convolve it.
 
     A plain stack is `Sequential(Conv2d, MaxPool2d, ReLU, …, Flatten, Linear, ReLU, …, Linear)`, with any number of

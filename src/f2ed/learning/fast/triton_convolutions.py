@@ -14,9 +14,9 @@ import triton
 from torch import Tensor
 
 from f2ed.learning.fast.convolutions import Block
-from f2ed.learning.fast.kernels import convolve, convolve_and_pool, unpool, weigh
+from f2ed.learning.fast.triton_kernels import convolve, convolve_and_pool, unpool, weigh
 
-__all__ = ["InTriton"]
+__all__ = ["TritonConvolutions"]
 
 
 class _Tile(NamedTuple):
@@ -64,7 +64,7 @@ class _Kept(NamedTuple):
     """Which of the four pooled numbers passed, or 4 where ReLU let none pass."""
 
 
-class InTriton:
+class TritonConvolutions:
     """Blocks of convolution, pooling and ReLU for all clients in a few launches."""
 
     def __init__(self) -> None:

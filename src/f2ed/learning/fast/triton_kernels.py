@@ -1,4 +1,4 @@
-"""Triton kernels for convolutions of many clients at once; `in_triton` launches them and says how memory lies.
+"""Triton kernels that convolve for many clients at once; `triton_convolutions` launches them and lays memory out.
 
 A cell is one of the pooled pictures' pixels; four pixels of the convolved picture lie under it.
 """
