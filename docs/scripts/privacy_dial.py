@@ -30,7 +30,7 @@ from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2
 from f2ed.learning.datasets import Mnist
 from f2ed.learning.models import Mlp
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.primitives.crypto import Keystream
 from f2ed.protocol.primitives.discrete_gaussian import discrete_gaussian
 from f2ed.protocol.quantization.encoding import Encoding
@@ -110,7 +110,7 @@ def _attacks() -> Iterator[str]:
             known = np.mean(rest, axis=0)
             inside += [float((opened(updates) - known) @ longest) for _ in range(DRAWS)]
             outside += [float((opened(rest) - known) @ longest) for _ in range(DRAWS)]
-        told = _rounded(epsilon(1 / (2 * multiplier**2), 1e-5)) if multiplier else "∞"
+        told = _rounded(dp_epsilon(1 / (2 * multiplier**2), 1e-5)) if multiplier else "∞"
         row = [f"{multiplier:g}" if multiplier else "none", told, f"{100 * np.mean(seen):.0f} %"]
         yield f"| {' | '.join([*row, f'{area(np.array(inside), np.array(outside)):.2f}'])} |"
 

@@ -36,7 +36,7 @@ from f2ed.estimators import (
 )
 from f2ed.guarantees import plan_shards
 from f2ed.protocol.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
-from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.sharding import Assignment, assign_shards
 

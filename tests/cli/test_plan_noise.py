@@ -6,7 +6,7 @@ import pytest
 
 from f2ed.cli.app import app
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 
 PLAN = "plan --clients 100 --malicious 2 --shards 25"
 
@@ -27,10 +27,10 @@ def test_it_says_what_noise_comes_to_and_what_it_is_worth(capsys):
     assert "in the mean of all shards 0.05 5" in text
     assert "(central DP) 0.01 1" in text
     assert "carries 5 times what a trusted server would add (√25 = 5)" in text
-    wanted = epsilon(50.0, 1e-5)
+    wanted = dp_epsilon(50.0, 1e-5)
     assert f"epsilon after 100 rounds {wanted:.3g}" in text
     assert "no promise to speak of" in text
-    helped = epsilon(100.0, 1e-5)
+    helped = dp_epsilon(100.0, 1e-5)
     assert f"if 2 malicious sit beside it and help {helped:.3g}" in text
 
 
@@ -62,13 +62,13 @@ def test_it_says_from_which_noise_on_attackers_are_not_seen(capsys):
 
 def test_no_more_malicious_sit_in_a_shard_than_it_has_room_for(capsys):
     text = shown("plan --clients 100 --malicious 10 --shards 25 --noise 1", capsys)
-    assert f"if 3 malicious sit beside it and help {epsilon(4 / 2, 1e-5):.3g}" in text
+    assert f"if 3 malicious sit beside it and help {dp_epsilon(4 / 2, 1e-5):.3g}" in text
 
 
 def test_json_holds_both_prices(capsys):
     found = json.loads(shown(f"{PLAN} --rounds 10 --noise 0.5 --epsilon 4 --json", capsys))["noise"]
     assert found["asked"]["multiplier"] == 0.5
-    assert found["asked"]["epsilon"] == pytest.approx(epsilon(10 / (2 * 0.25), 1e-5), rel=1e-6)
+    assert found["asked"]["epsilon"] == pytest.approx(dp_epsilon(10 / (2 * 0.25), 1e-5), rel=1e-6)
     assert found["needed"]["epsilon"] <= 4
     assert found["needed"]["multiplier"] > 0.5
 

@@ -7,14 +7,14 @@ from f2ed import Mean, Noise
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.dp.budget import Budget
 from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
 
 DELTA = 1e-4
 ROUND = 1 / 8
 """The rho of a round with noise of 2."""
-TWO_ROUNDS = epsilon(2 * ROUND, DELTA) * 1.001
+TWO_ROUNDS = dp_epsilon(2 * ROUND, DELTA) * 1.001
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def federation(tmp_path):
 
 def served(grid, roster, rounds, **settings):
     """Run so many rounds; return the reports."""
-    noise = {"clip_norm": 0.1, "noise": Noise(multiplier=2.0, delta=DELTA)}
+    noise = {"clip_norm": 0.1, "noise": Noise(noise_multiplier=2.0, delta=DELTA)}
     given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | noise | settings
     leader = F2ed(roster=roster, **given)
     leader.start(grid, model(), num_rounds=rounds)
@@ -49,10 +49,10 @@ def spent(tmp_path):
 
 
 def test_losses_add_up_over_restarts_until_the_budget_is_spent(budget):
-    assert budget.pay(ROUND) == pytest.approx(epsilon(ROUND, DELTA))
+    assert budget.pay(ROUND) == pytest.approx(dp_epsilon(ROUND, DELTA))
     again = Budget(budget.path, budget.epsilon, budget.delta)
     again.check(ROUND)
-    assert again.pay(ROUND) == pytest.approx(epsilon(2 * ROUND, DELTA))
+    assert again.pay(ROUND) == pytest.approx(dp_epsilon(2 * ROUND, DELTA))
     before = budget.path.read_bytes()
     for refused in (again.check, again.pay):
         with pytest.raises(Refusal, match="its budget is"):
@@ -111,7 +111,7 @@ def test_another_run_begins_with_what_the_first_left(federation):
 def test_a_node_counts_what_the_server_counts_where_all_are_there(federation, tmp_path):
     grid, _, roster = federation()
     (report,) = served(grid, roster, 1)
-    assert [epsilon(rho, DELTA) for rho in spent(tmp_path)] == pytest.approx(list(report.epsilon.values()))
+    assert [dp_epsilon(rho, DELTA) for rho in spent(tmp_path)] == pytest.approx(list(report.epsilon.values()))
 
 
 def test_the_price_is_written_down_before_the_update_leaves(federation, tmp_path):

@@ -15,7 +15,7 @@ from f2ed.flower import F2ed, context
 from f2ed.flower.wire import reply_bytes, reply_content
 from f2ed.guarantees import exposure
 from f2ed.protocol.aggregation import Task, shard_means
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.sharding import Batches, EveryRound
 from f2ed.simulation.transport import Clients
 from f2ed.simulation.transport import Round as InProcess
@@ -474,14 +474,14 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
 def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, tmp_path):
     settings = {
         "clip_norm": 0.1,
-        "noise": Noise(multiplier=2.0, delta=1e-4),
+        "noise": Noise(noise_multiplier=2.0, delta=1e-4),
         "checkpoint": tmp_path / "model.checkpoint",
     }
     grid, nodes, roster = federation()
     first = server(roster, audit=tmp_path / "audit.jsonl", **settings)
     first.start(grid, model(), num_rounds=1)
-    assert list(first.reports[0].epsilon.values()) == pytest.approx([epsilon(1 / 8, 1e-4)] * 6)
-    assert f"epsilon at most {epsilon(1 / 8, 1e-4):.3g};" in first.reports[0].line()
+    assert list(first.reports[0].epsilon.values()) == pytest.approx([dp_epsilon(1 / 8, 1e-4)] * 6)
+    assert f"epsilon at most {dp_epsilon(1 / 8, 1e-4):.3g};" in first.reports[0].line()
     grid, nodes, roster = federation(run_id=8)
     gone = roster.plan(0).shards[0][0]
     nodes[gone].spoil = silence
@@ -489,9 +489,9 @@ def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, t
     again.start(grid, model(), num_rounds=2)
     told = again.reports[-1].epsilon
     for shard, openings in zip(roster.plan(0).shards, (1, 2), strict=True):
-        assert [told[client] for client in shard] == pytest.approx([epsilon(openings / 8, 1e-4)] * 3)
+        assert [told[client] for client in shard] == pytest.approx([dp_epsilon(openings / 8, 1e-4)] * 3)
     line = msgspec.json.decode((tmp_path / "audit.jsonl").read_bytes().splitlines()[0])
-    assert line["epsilon"]["0"] == pytest.approx(epsilon(1 / 8, 1e-4))
+    assert line["epsilon"]["0"] == pytest.approx(dp_epsilon(1 / 8, 1e-4))
 
 
 @pytest.mark.parametrize(("stated", "opened"), [(None, 0), (0.5, 0), (1.0, 2), (2.0, 2)])

@@ -11,7 +11,7 @@ import pytest
 
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import offspring
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 from tests.real_deployment.federation import Federation, wait_until
 from tests.real_deployment.memory import Search
 
@@ -251,7 +251,7 @@ def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(depl
     _, other = shards
     # Enough for one update, and not for two.
     enough = {
-        "f2ed-dp-epsilon": f"{1.1 * epsilon(0.5, 1e-5):.3f}",
+        "f2ed-dp-epsilon": f"{1.1 * dp_epsilon(0.5, 1e-5):.3f}",
         "f2ed-ledger": str(deployment.folder / "spent.json"),
     }
     deployment.stop(deployment.nodes[other[0]])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.dp.noise import Noise
 from f2ed.records import RoundRecord, line
 from f2ed.simulation import Simulation, experiment
@@ -45,7 +45,7 @@ def test_noise_repeats_with_the_seed_and_changes_the_run():
 def test_epsilon_composes_over_the_rounds():
     _, records = run()
     assert [record.epsilon for record in records] == [
-        pytest.approx(epsilon((k + 1) / (2 * 2.0**2), 1e-4), abs=1e-3) for k in range(3)
+        pytest.approx(dp_epsilon((k + 1) / (2 * 2.0**2), 1e-4), abs=1e-3) for k in range(3)
     ]
     assert records[-1].largest_epsilon == records[-1].epsilon
 
@@ -56,7 +56,7 @@ def test_a_client_pays_only_for_the_rounds_in_which_its_shard_was_opened():
     for _, record in simulation.rounds():
         for number, members in enumerate(simulation.header.shards):
             opened[list(members)] += number not in record.excluded
-        wanted = [epsilon(float(count) / (2 * 2.0**2), 1e-4) for count in opened]
+        wanted = [dp_epsilon(float(count) / (2 * 2.0**2), 1e-4) for count in opened]
         told = record.epsilon if isinstance(record.epsilon, tuple) else (record.epsilon,) * 12
         assert told == pytest.approx(wanted, abs=1e-3)
         assert record.largest_epsilon == max(told)
@@ -66,14 +66,14 @@ def test_a_client_pays_only_for_the_rounds_in_which_its_shard_was_opened():
 def test_in_the_clear_epsilon_is_told_for_what_the_server_then_sees():
     _, masked = run()
     _, clear = run(secure=False)
-    assert clear[0].epsilon == pytest.approx(epsilon(3 / (2 * 2.0**2), 1e-4), abs=1e-3)
+    assert clear[0].epsilon == pytest.approx(dp_epsilon(3 / (2 * 2.0**2), 1e-4), abs=1e-3)
     assert clear[0].epsilon > masked[0].epsilon
 
 
 def test_colluders_leave_less_noise_to_count_on_so_each_client_adds_more():
     simulation = Simulation(experiment(NOISY | {"protocol": {"colluders": 1}, "clients": 16}), workers=1)
     _, record = next(simulation.rounds())
-    assert record.epsilon == pytest.approx(epsilon(1 / (2 * 2.0**2), 1e-4), abs=1e-3)
+    assert record.epsilon == pytest.approx(dp_epsilon(1 / (2 * 2.0**2), 1e-4), abs=1e-3)
     assert any("the help of 1 members" in note for note in simulation.header.notes)
 
 
@@ -93,7 +93,7 @@ def test_records_hold_one_epsilon_or_one_for_each():
 
 
 def test_a_number_stands_for_the_multiplier():
-    assert experiment(NOISY | {"privacy": 3}).privacy == Noise(multiplier=3.0)
+    assert experiment(NOISY | {"privacy": 3}).privacy == Noise(noise_multiplier=3.0)
     assert experiment(NOISY | {"privacy": "none"}).privacy is None
 
 

@@ -81,9 +81,9 @@ def command(
         raise ConfigError("--note needs the records of a run: name a file that ends in .jsonl")
     run, log = (None, None) if file is None else _experiment(file)
     recorded = [] if log is None else [remark.sentence for remark in privacy([log])]
-    if run is not None and run.privacy is not None:
+    if run is not None and run.dp is not None:
         recorded.append(
-            f"The run's noise (multiplier {run.privacy.multiplier:g}) is left out: the server is shown means without "
+            f"The run's noise (multiplier {run.dp.noise_multiplier:g}) is left out: the server is shown means without "
             "it, and finds more here than it would there."
         )
     stated = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}

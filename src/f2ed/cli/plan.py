@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from f2ed.cli.price import Offer, offer, show_offer
+from f2ed.cli.noise_cost import NoiseCosts, noise_costs, show_noise_costs
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import Guarantee, ShardPlan, contamination, plan_shards
 from f2ed.guarantees.leakage.forecast import Leak, LeakMode, leak, safe_k, smallest_k
@@ -37,12 +37,12 @@ def plan(
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
     client_dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
     mode: Annotated[LeakMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
-    noise: Annotated[
-        float | None, Parameter(help="Also say what noise for differential privacy costs: a multiple of the L2 clip.")
+    noise_multiplier: Annotated[
+        float | None, Parameter(help="Also show what this noise for differential privacy costs.")
     ] = None,
-    epsilon: Annotated[float | None, Parameter(help="Also say what noise this epsilon would take.")] = None,
-    delta: Annotated[float, Parameter(help="The chance for which epsilon promises nothing.")] = 1e-5,
-    dimension: Annotated[int, Parameter(help="How many weights the model has, for the length of the noise.")] = 100_000,
+    dp_epsilon: Annotated[float | None, Parameter(help="Also show the noise that this epsilon needs.")] = None,
+    delta: Annotated[float, Parameter(help="The delta at which epsilon is stated.")] = 1e-5,
+    dimension: Annotated[int, Parameter(help="Number of model parameters, for the norm of the noise.")] = 100_000,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
     strict: Annotated[
         bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds or someone is exposed.")
@@ -60,7 +60,7 @@ def plan(
 
     Example: f2ed plan --clients 100 --malicious 2 --shards 25 --rounds 100 --schedule every-round
 
-    Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise 1 --epsilon 8
+    Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise-multiplier 1 --dp-epsilon 8
     """
     wanted = _schedule(schedule)
     advice = plan_shards(clients=clients, malicious=malicious, min_crowd=min_crowd, shards=shards)
@@ -68,12 +68,12 @@ def plan(
     if rounds is not None and advice.choice is not None:
         found = _leak(advice.choice, wanted, rounds, client_dropout, mode)
     cost = None
-    if (noise is not None or epsilon is not None) and advice.choice is not None:
+    if (noise_multiplier is not None or dp_epsilon is not None) and advice.choice is not None:
         protocol = Protocol(mode=mode or "auto")
-        cost = offer(
+        cost = noise_costs(
             advice.choice,
-            noise=noise,
-            epsilon=epsilon,
+            noise_multiplier=noise_multiplier,
+            dp_epsilon=dp_epsilon,
             delta=delta,
             rounds=rounds or 1,
             dimension=dimension,
@@ -87,7 +87,7 @@ def plan(
         if found is not None:
             _warn(found, console)
         if cost is not None:
-            show_offer(cost, console)
+            show_noise_costs(cost, console)
     if strict and not (advice.ok and (found is None or not found.leaks)):
         sys.exit(1)
 
@@ -138,7 +138,7 @@ def _warn(found: Leak, console: Console) -> None:
     console.print(Padding("- --schedule fixed", (0, 0, 0, 2)))
 
 
-def _json(advice: ShardPlan, leaked: Leak | None, cost: Offer | None) -> str:
+def _json(advice: ShardPlan, leaked: Leak | None, cost: NoiseCosts | None) -> str:
     """Return the advice as JSON, with the chance of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:

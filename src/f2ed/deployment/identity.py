@@ -20,7 +20,7 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
 from f2ed.deployment.state_store import FileStore, Store
-from f2ed.protocol.dp.budget import Budget
+from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Member, signing_key

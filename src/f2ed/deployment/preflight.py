@@ -6,8 +6,10 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster
 from f2ed.guarantees import Guarantee, Meter, guarantee, leak
 from f2ed.protocol.aggregation import Audit, Protocol
+from f2ed.protocol.dp import Noise, noise_cost
+from f2ed.protocol.quantization.encoding import Encoding
 
-__all__ = ["Watch", "check"]
+__all__ = ["Watch", "announce_noise", "check"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -43,6 +45,32 @@ def _promise(held: Guarantee, roster: Roster) -> str:
     return (
         f"roster {roster.name!r}, serial {roster.serial}: {held.clients} clients in {held.shards} shards, each hidden "
         f"among at least {roster.fewest}; {against}"
+    )
+
+
+def announce_noise(
+    noise: Noise, encoding: Encoding, roster: Roster, protocol: Protocol, *, coordinates: int, rounds: int
+) -> None:
+    """Log how large the noise is and which epsilon it buys; raise `ConfigError` if it does not fit."""
+    cost = noise_cost(
+        noise,
+        encoding,
+        coordinates=coordinates,
+        members=roster.fewest,
+        carriers=protocol.carriers_for(roster.fewest),
+        shards=roster.shards,
+        rounds=max(rounds, 1),
+        colluders=protocol.colluders,
+    )
+    _log.info(
+        "f2ed: every shard mean carries noise with a standard deviation of %.3g per coordinate and a norm of %.3g, where "
+        "an update's norm is at most %g; after %s rounds a client's epsilon is at most %.3g at delta %g",
+        cost.shard_deviation,
+        cost.shard_norm,
+        cost.clip_norm,
+        cost.rounds,
+        cost.dp_epsilon,
+        cost.delta,
     )
 
 

@@ -20,7 +20,7 @@ from f2ed.deployment.state_store import Kept
 from f2ed.flower.arrays import fingerprint, flat, update
 from f2ed.flower.context import identity_of
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
-from f2ed.protocol.aggregation import contribution, loss
+from f2ed.protocol.aggregation import contribution, opening_cost
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Terms, Words, respond
 from f2ed.protocol.secagg.messages import AskUpload, Delivery, Invite, Refused, read_request, write
@@ -103,7 +103,7 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
     before = ArrayRecord({name: Array(each.dtype, each.shape, each.stype, each.data) for name, each in given})
     cost = None
     if me.budget is not None:
-        cost = loss(terms, coordinates=len(flat(before)), survivors=terms.min_crowd)
+        cost = opening_cost(terms, coordinates=len(flat(before)), survivors=terms.min_crowd)
         me.budget.check(cost)
     del message.content[OURS]
     try:
@@ -116,7 +116,7 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
         raise Refusal("the training function answered with an error; the log of the node says more")
     change = update(before, _one(reply.content, "the training function's reply"))
     if me.budget is not None:
-        _log.log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.epsilon)
+        _log.log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.dp_epsilon)
     _log.log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
     return contribution(change, me.id, key=_rounding(me, context, terms))(terms)
 

@@ -22,13 +22,12 @@ from f2ed.estimators import Estimate, Estimator, FilterL2
 from f2ed.estimators.base import withstood
 from f2ed.flower import checkpoint
 from f2ed.flower.arrays import Vector, fingerprint, flat, moved
-from f2ed.flower.ledger import Ledger, announce
 from f2ed.flower.node_registry import Directory
 from f2ed.flower.report import RoundReport, append, report
 from f2ed.flower.transport import Line, Round
 from f2ed.guarantees import guarantee
 from f2ed.protocol.aggregation import Audit, EpochKeys, Protocol, Task, shard_means
-from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.dp import Ledger, Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import quorum
 from f2ed.protocol.sharding import ClientId, Fixed
@@ -58,7 +57,8 @@ class F2ed:
         clip_value: float = 1.0,
         clip_norm: float = inf,
         bits: int = 20,
-        noise: Noise | float | None = None,
+        noise_multiplier: float | None = None,
+        delta: float = 1e-5,
         deadline: float = 120.0,
         train_deadline: float = 3600.0,
         wait_for_nodes: float = 300.0,
@@ -74,13 +74,13 @@ class F2ed:
         how many attackers are feared, by default as many shards as the estimator withstands. Fewer than `min_shards`
         open shards skip a round; by default two for each feared attacker and one more. Deadlines are in seconds, for
         each step: `train_deadline` where clients train, `deadline` elsewhere. `key_rounds` is how long the keys of
-        all-or-nothing shards last. `noise` is for differential privacy: its multiplier, or a `Noise` with the delta at
-        which epsilon is told; it needs a `clip_norm`. `secure=False` adds in the clear: only simulated clients accept.
+        all-or-nothing shards last. `noise_multiplier` adds noise for differential privacy, whose epsilon is
+        stated at `delta`; it needs a `clip_norm`. `secure=False` adds in the clear: only simulated clients accept.
         """
         self.roster = roster if isinstance(roster, Roster) else roster_from(roster)
         self.estimator = estimator
         self._encoding = Encoding(clip_value, clip_norm, bits)
-        self._noise = Noise(multiplier=noise) if isinstance(noise, int | float) else noise
+        self._noise = None if noise_multiplier is None else Noise(noise_multiplier=noise_multiplier, delta=delta)
         if self._noise is not None and clip_norm == inf:
             raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
         self._deadlines = deadline, train_deadline
@@ -88,6 +88,7 @@ class F2ed:
         self._key_rounds = key_rounds
         self._checkpoint = Path(checkpoint) if checkpoint else None
         self._audit = Path(audit) if audit else None
+        self._ledger = Ledger()
         self._secure = secure
         self._insist(shards, schedule)
         self.malicious = _feared(estimator, self.roster.shards) if malicious is None else malicious
@@ -123,10 +124,12 @@ class F2ed:
         line = Line(grid)
         directory = Directory(line, self.roster, job)
         arrays, done, spent = self._resumed(initial_arrays)
-        ledger = Ledger(self._noise, spent)
+        self._ledger = Ledger(spent)
         if self._noise is not None:
             size = len(flat(arrays))
-            announce(self._noise, self._encoding, self.roster, self._protocol, coordinates=size, rounds=num_rounds)
+            preflight.announce_noise(
+                self._noise, self._encoding, self.roster, self._protocol, coordinates=size, rounds=num_rounds
+            )
         result = Result(arrays=arrays)
         self._evaluate(done, arrays, evaluate_fn, result)
         watch = preflight.Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
@@ -134,12 +137,12 @@ class F2ed:
         keys: EpochKeys = {}
         for number in range(done + 1, num_rounds + 1):
             config = ConfigRecord({"server-round": number, **(train_config or {})})
-            step = self._round(line, directory, job, number, arrays, config, keys, watch=watch, ledger=ledger)
+            step = self._round(line, directory, job, number, arrays, config, keys, watch=watch)
             if step is not None:
                 arrays = moved(arrays, step)
             if self._checkpoint:
                 name = self.roster.name
-                checkpoint.save(self._checkpoint, round_=number, roster=name, arrays=arrays, spent=ledger.spent)
+                checkpoint.save(self._checkpoint, round_=number, roster=name, arrays=arrays, spent=self._ledger.spent)
             self._publish(result, arrays)
             self._evaluate(number, arrays, evaluate_fn, result)
         return result
@@ -155,7 +158,6 @@ class F2ed:
         keys: EpochKeys,
         *,
         watch: preflight.Watch,
-        ledger: Ledger,
     ) -> Vector | None:
         """Lead one round; return the step of the model, or None if it is skipped."""
         since = time.monotonic()
@@ -180,7 +182,7 @@ class F2ed:
             encoding=self._encoding,
             roster=self.roster.keys,
             protocol=self._protocol,
-            noise=0.0 if self._noise is None else self._noise.multiplier,
+            noise=0.0 if self._noise is None else self._noise.noise_multiplier,
             epoch=turn // self._key_rounds if isinstance(self.roster.schedule, Fixed) else None,
             secure=self._secure,
         )
@@ -189,6 +191,7 @@ class F2ed:
             self._protocol.mode == "auto" and max(map(len, plan.shards)) > 10
         )
         means, audit = shard_means(exchange, plan, task, keys=keys, independent=independent)
+        self._ledger = self._ledger.charge(audit.privacy_costs)
         estimate, skipped = self._estimate(means, audit)
         found = report(
             audit,
@@ -199,7 +202,7 @@ class F2ed:
             malicious=self.malicious,
             guarantee=self._region(len(audit.opened)),
             meter=watch(audit),
-            epsilon=ledger(audit),
+            epsilon=self._dp_epsilon(audit),
             seconds=time.monotonic() - since,
         )
         self.reports.append(found)
@@ -217,6 +220,12 @@ class F2ed:
             return self.estimator(means), None
         except ConfigError as error:
             return None, f"the estimator cannot work on {len(means)} shards: {error}"
+
+    def _dp_epsilon(self, audit: Audit) -> dict[ClientId, float] | None:
+        if self._noise is None:
+            return None
+        members = sorted(client for each in audit.shards for client in each.members)
+        return self._ledger.dp_epsilon(members, delta=self._noise.delta)
 
     def _region(self, opened: int) -> Literal["theorem", "experience", "nothing"]:
         if not opened:

@@ -291,7 +291,7 @@ def _noise(runs: Runs) -> Iterator[Remark]:
     if not noisy:
         return
     worst, run = max(noisy, key=lambda pair: pair[0])
-    settings = run.header.settings.get("privacy")
+    settings = run.header.settings.get("dp")
     delta = f" at delta {settings['delta']:g}" if isinstance(settings, dict) and "delta" in settings else ""
     worth = "" if worst <= 10 else ", which promises next to nothing"
     text = f"epsilon is at most {worst:.3g}{delta}{_which([one for _, one in noisy], runs)}{worth}."

@@ -99,9 +99,9 @@ def _others(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     In records of before there was noise there was none, and attacks began at once before they could begin later.
     """
-    noise = settings.get("privacy")
-    told = noise.get("multiplier", "unknown") if isinstance(noise, Mapping) else "none"
-    rest = {key: value for key, value in settings.items() if key not in {*_OWN, "privacy"}}
+    noise = settings.get("dp")
+    told = noise.get("noise_multiplier", "unknown") if isinstance(noise, Mapping) else "none"
+    rest = {key: value for key, value in settings.items() if key not in {*_OWN, "dp"}}
     return {"attack_from": 0} | rest | {"noise": told}
 
 

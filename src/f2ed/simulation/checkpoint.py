@@ -15,10 +15,12 @@ from torch import Tensor
 from f2ed.core.errors import ConfigError
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
+from f2ed.protocol.dp import Ledger
 
 __all__ = ["Away", "State", "pack", "unpack"]
 
 _FIRST = StepState()
+_NOTHING_SPENT = Ledger()
 
 
 class Away(NamedTuple):
@@ -41,8 +43,8 @@ class State:
     """Where clients have momentum."""
     away: tuple[Away, ...] = ()
     """For each round so far; with the deals it says which sums the server has seen."""
-    spent: tuple[float, ...] = ()
-    """Where there is noise, the zCDP rho that each client has lost so far."""
+    ledger: Ledger = _NOTHING_SPENT
+    """Where there is noise, the privacy that each client has spent so far."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     averages: bytes | None
     seen: bytes | None
     away: tuple[Away, ...]
-    spent: tuple[float, ...] = ()
+    ledger: Ledger = Ledger()
 
 
 def pack(state: State, digest: str) -> bytes:
@@ -68,7 +70,7 @@ def pack(state: State, digest: str) -> bytes:
             averages=None if memory is None else _bytes(memory.averages),
             seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
             away=state.away,
-            spent=state.spent,
+            ledger=state.ledger,
         )
     )
 
@@ -86,7 +88,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> State:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
         memory = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
     step = StepState.from_bytes(packed.step)
-    return State(packed.round, _tensor(packed.model, device), step, memory, packed.away, packed.spent)
+    return State(packed.round, _tensor(packed.model, device), step, memory, packed.away, packed.ledger)
 
 
 def _bytes(tensor: Tensor) -> bytes:

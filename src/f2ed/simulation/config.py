@@ -21,7 +21,7 @@ from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import Protocol
-from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.dp import Noise
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import complaint
 
@@ -74,8 +74,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Of an encoded coordinate; 20 bits of clip 1 are steps of 2 millionths, rounded without bias."""
     client_dropout: Share = 0.0
     """The chance of each client to fall silent in a round."""
-    privacy: Noise | None = None
-    """Noise for differential privacy, which needs shards and an `clip_norm`; a number stands for its multiplier."""
+    dp: Noise | None = None
+    """Noise for differential privacy, which needs shards and a `clip_norm`; a number stands for its `noise_multiplier`."""
 
     @property
     def sharded(self) -> bool:
@@ -119,10 +119,10 @@ def _plain(value: Any, name: str) -> Any:
     """Turn structs into tables, and names into tables with a kind."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
-    if name in {"attack", "privacy"} and value == "none":
+    if name in {"attack", "dp"} and value == "none":
         return None
-    if name == "privacy" and isinstance(value, int | float) and not isinstance(value, bool):
-        return {"multiplier": value}
+    if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
+        return {"noise_multiplier": value}
     if name not in PLUGINS and name != "inner":
         return value
     if isinstance(value, str):

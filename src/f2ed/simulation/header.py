@@ -17,7 +17,7 @@ from f2ed.protocol.sharding import Assignment
 from f2ed.records import NoiseRecord, Plugin, RunHeader, settings_digest
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.leak_meter import as_record, forecast
-from f2ed.simulation.validate import noise_price
+from f2ed.simulation.validate import run_noise_cost
 
 __all__ = ["digest", "header", "holds"]
 
@@ -100,14 +100,14 @@ def _tolerated(experiment: Experiment) -> int | None:
 
 
 def _noise(experiment: Experiment, dimension: int) -> NoiseRecord | None:
-    if experiment.privacy is None:
+    if experiment.dp is None:
         return None
-    cost = noise_price(experiment, dimension)
+    cost = run_noise_cost(experiment, dimension)
     return NoiseRecord(
-        noise_multiplier=experiment.privacy.multiplier,
+        noise_multiplier=cost.noise_multiplier,
         delta=cost.delta,
         clip_norm=cost.clip_norm,
-        shard=cost.shard,
+        shard=cost.shard_deviation,
         shard_norm=cost.shard_norm,
         colluders=experiment.protocol.colluders,
     )

@@ -17,7 +17,7 @@ from f2ed.learning import ClientMomentum, Cohort, Data, Evaluator, MomentumState
 from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.learning.threads import cores
 from f2ed.protocol.aggregation import ServerStep
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp import Ledger
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Attackers
 from f2ed.simulation.checkpoint import State
@@ -139,7 +139,7 @@ class Simulation:
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)
             success = None if self._attackers is None else self._attackers.success(self._evaluator, model)
-        spent = self._spent(rows, state)
+        ledger = state.ledger if rows.audit is None else state.ledger.charge(rows.audit.privacy_costs)
         missed = (*state.away, away(rows, self._rows.plan(state.round)))
         record = RoundRecord(
             round=state.round,
@@ -152,11 +152,11 @@ class Simulation:
             stopped="" if estimate is None else estimate.stopped,
             dropped=absent,
             leak=self._follower(missed) if self.experiment.sharded else None,
-            dp_epsilon=self._epsilon(spent),
+            dp_epsilon=self._dp_epsilon(ledger),
             seconds=watch.read(),
             **self._seen(rows, estimate, state.round),
         )
-        return State(state.round + 1, model, step, memory, missed, spent), record
+        return State(state.round + 1, model, step, memory, missed, ledger), record
 
     def _enlist(self) -> Attackers | None:
         it = self.experiment
@@ -227,20 +227,13 @@ class Simulation:
         lots = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
         return {int(client): "dropped out" for client in np.flatnonzero(lots < self.experiment.client_dropout)}
 
-    def _spent(self, rows: Rows, state: State) -> tuple[float, ...]:
-        """Return what each client has lost after this round."""
-        if self.experiment.privacy is None or rows.audit is None:
-            return ()
-        before = state.spent or (0.0,) * self.experiment.clients
-        losses = rows.audit.losses
-        return tuple(loss + losses.get(client, 0.0) for client, loss in enumerate(before))
-
-    def _epsilon(self, spent: tuple[float, ...]) -> float | dict[int, float] | None:
-        if self.experiment.privacy is None:
+    def _dp_epsilon(self, ledger: Ledger) -> float | dict[int, float] | None:
+        """Return what each client has spent after this round; one number where it is the same for all."""
+        if self.experiment.dp is None:
             return None
-        delta = self.experiment.privacy.delta
-        every = tuple(round(epsilon(loss, delta), 4) for loss in spent)
-        return every[0] if len(set(every)) == 1 else dict(enumerate(every))
+        spent = ledger.dp_epsilon(range(self.experiment.clients), delta=self.experiment.dp.delta)
+        every = {client: round(epsilon, 4) for client, epsilon in spent.items()}
+        return every[0] if len(set(every.values())) == 1 else every
 
     def _seen(self, rows: Rows, estimate: Estimate | None, round_: int) -> dict[str, Any]:
         """Return what the record says about the shards."""

@@ -104,7 +104,7 @@ class Sharded:
             encoding=self._encoding,
             roster=self._clients.roster,
             protocol=self._experiment.protocol,
-            noise=0.0 if self._experiment.privacy is None else self._experiment.privacy.multiplier,
+            noise=0.0 if self._experiment.dp is None else self._experiment.dp.noise_multiplier,
             secure=self._experiment.secure,
         )
         self._begin(exchange, plan, task)

@@ -8,12 +8,13 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
-from f2ed.protocol.aggregation import Price, Task, price, shard_terms
+from f2ed.protocol.aggregation import Task, shard_terms
+from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import check as check_terms
 from f2ed.simulation.config import Experiment
 
-__all__ = ["check", "check_data", "encoding", "noise_price"]
+__all__ = ["check", "check_data", "encoding", "run_noise_cost"]
 
 Result = TypeVar("Result")
 
@@ -41,10 +42,10 @@ def check(experiment: Experiment) -> None:
         )
     if experiment.rows > clients:
         raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
-    if experiment.privacy is not None and not experiment.sharded:
-        raise ConfigError("privacy: noise is shared by the members of a shard, and there are none; state shards")
-    if experiment.privacy is not None and experiment.clip_norm is None:
-        raise ConfigError("privacy: noise without an L2 clip; state clip_norm, about the norm of an honest update")
+    if experiment.dp is not None and not experiment.sharded:
+        raise ConfigError("dp: noise is shared by the members of a shard, and there are none; state shards")
+    if experiment.dp is not None and experiment.clip_norm is None:
+        raise ConfigError("dp: noise without an L2 clip; state clip_norm, about the norm of an honest update")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
@@ -78,18 +79,20 @@ def _check_protocol(experiment: Experiment) -> None:
         raise ConfigError(f"protocol: {error}") from None
 
 
-def noise_price(experiment: Experiment, coordinates: int) -> Price:
-    """Return what the noise of a run comes to in its smallest shard; it must be there."""
-    if experiment.privacy is None:
-        raise ConfigError("there is no noise in this run; state privacy")
-    return price(
-        experiment.privacy,
+def run_noise_cost(experiment: Experiment, coordinates: int) -> NoiseCost:
+    """Return what the noise of a run costs, in its smallest shard; refuse a run without noise."""
+    if experiment.dp is None:
+        raise ConfigError("there is no noise in this run; state dp")
+    return noise_cost(
+        experiment.dp,
         encoding(experiment),
         coordinates=coordinates,
         members=experiment.crowd,
         shards=experiment.rows,
         rounds=experiment.rounds,
-        protocol=experiment.protocol,
+        carriers=experiment.protocol.carriers_for(experiment.crowd),
+        colluders=experiment.protocol.colluders,
+        clear=not experiment.secure,
     )
 
 
@@ -99,8 +102,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
         "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
     )
     module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
-    if experiment.privacy is not None:
-        _about("privacy", lambda: noise_price(experiment, len(flatten(module))))
+    if experiment.dp is not None:
+        _about("dp", lambda: run_noise_cost(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:
         few = Examples(data.test.images[:100], data.test.labels[:100])
         evaluation = EvaluationData(few, data.classes, Palette(data.black, data.white), stream(0, "check"))

@@ -6,7 +6,7 @@ from math import inf, log, nan, sqrt
 import pytest
 
 from f2ed.core.errors import ConfigError, MissingExtra
-from f2ed.protocol.dp.accountant import epsilon, multiplier_for, rho
+from f2ed.protocol.dp.accountant import dp_epsilon, noise_multiplier_for, rho
 
 
 def test_noise_of_the_sensitivity_costs_one_half():
@@ -31,37 +31,37 @@ def test_epsilon_is_close_to_the_textbook_conversion_and_never_above_it():
     """rho-zCDP gives rho + 2√(rho·log(1/delta)) (Bun and Steinke 2016); the library's orders do better."""
     for loss in (0.01, 0.5, 3.0, 50.0):
         simple = loss + 2 * sqrt(loss * log(1e5))
-        assert 0.75 * simple < epsilon(loss, 1e-5) < simple
+        assert 0.75 * simple < dp_epsilon(loss, 1e-5) < simple
 
 
 def test_no_opening_costs_nothing():
-    assert epsilon(0.0, 1e-5) == 0
+    assert dp_epsilon(0.0, 1e-5) == 0
 
 
 def test_losses_add_up_so_that_epsilon_grows_more_slowly_than_rounds():
-    assert epsilon(0.5, 1e-5) < epsilon(50 * 0.5, 1e-5) < 50 * epsilon(0.5, 1e-5)
+    assert dp_epsilon(0.5, 1e-5) < dp_epsilon(50 * 0.5, 1e-5) < 50 * dp_epsilon(0.5, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, nan])
 def test_a_delta_outside_of_0_and_1_is_refused(delta):
     with pytest.raises(ConfigError, match="between 0 and 1"):
-        epsilon(1.0, delta)
+        dp_epsilon(1.0, delta)
 
 
 def test_the_multiplier_for_an_epsilon_is_the_least_that_keeps_it():
-    needed = multiplier_for(8.0, delta=1e-5, openings=100)
-    assert epsilon(100 / (2 * needed**2), 1e-5) <= 8.0 < epsilon(100 / (2 * (0.99 * needed) ** 2), 1e-5)
+    needed = noise_multiplier_for(8.0, delta=1e-5, openings=100)
+    assert dp_epsilon(100 / (2 * needed**2), 1e-5) <= 8.0 < dp_epsilon(100 / (2 * (0.99 * needed) ** 2), 1e-5)
 
 
 @pytest.mark.parametrize("wanted", [0.0, -1.0, inf, nan])
 def test_an_epsilon_that_means_nothing_is_refused(wanted):
     with pytest.raises(ConfigError, match="positive and finite"):
-        multiplier_for(wanted, delta=1e-5, openings=1)
+        noise_multiplier_for(wanted, delta=1e-5, openings=1)
 
 
 def test_an_epsilon_out_of_reach_is_refused():
     with pytest.raises(ConfigError, match="out of reach"):
-        multiplier_for(0.001, delta=1e-5, openings=100)
+        noise_multiplier_for(0.001, delta=1e-5, openings=100)
 
 
 def test_a_loss_needs_somebody_honest():
@@ -72,4 +72,4 @@ def test_a_loss_needs_somebody_honest():
 def test_without_the_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(MissingExtra, match=r"f2ed\[dp\]"):
-        epsilon(0.123456789, 1e-5)
+        dp_epsilon(0.123456789, 1e-5)

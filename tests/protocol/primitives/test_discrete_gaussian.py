@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.dp import Noise
 from f2ed.protocol.primitives.crypto import Keystream
 from f2ed.protocol.primitives.discrete_gaussian import DiscreteGaussian, discrete_gaussian, rounded_norm
 
@@ -110,7 +110,7 @@ def test_a_deviation_that_cannot_be_drawn_is_refused(deviation):
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, nan, inf])
 def test_a_multiplier_must_be_positive(multiplier):
     with pytest.raises(ConfigError, match="noise multiplier"):
-        Noise(multiplier=multiplier)
+        Noise(noise_multiplier=multiplier)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"multiplier": multiplier}, Noise)
 
@@ -118,7 +118,7 @@ def test_a_multiplier_must_be_positive(multiplier):
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, nan])
 def test_delta_must_lie_between_0_and_1(delta):
     with pytest.raises(ConfigError, match="delta"):
-        Noise(multiplier=1.0, delta=delta)
+        Noise(noise_multiplier=1.0, delta=delta)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"multiplier": 1.0, "delta": delta}, Noise)
 

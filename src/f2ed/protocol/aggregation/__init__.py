@@ -6,17 +6,14 @@ shard could have, is left out with its reason, and the round goes on.
 
 from f2ed.protocol.aggregation.audit import Audit, ShardAudit
 from f2ed.protocol.aggregation.contribution import contribution
-from f2ed.protocol.aggregation.noise_cost import Price, price
-from f2ed.protocol.aggregation.privacy_cost import loss
 from f2ed.protocol.aggregation.round import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
-from f2ed.protocol.aggregation.task import Protocol, Task, shard_terms
+from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms
 
 __all__ = [
     "Audit",
     "EpochKeys",
     "Exchange",
-    "Price",
     "Protocol",
     "ServerStep",
     "ShardAudit",
@@ -25,8 +22,7 @@ __all__ = [
     "StepState",
     "Task",
     "contribution",
-    "loss",
-    "price",
+    "opening_cost",
     "robust_secure_mean",
     "shard_means",
     "shard_terms",

@@ -28,7 +28,7 @@ class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
     """Survivors whose update was shortened to the L2 clip."""
     bytes_up: int
     bytes_down: int
-    loss: float | None = None
+    privacy_cost: float | None = None
     """The zCDP rho that this round cost each survivor; 0 if the shard stayed closed, None without noise."""
 
 
@@ -60,9 +60,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return min(crowds, default=0) if self.secure else 1
 
     @property
-    def losses(self) -> dict[ClientId, float]:
+    def privacy_costs(self) -> dict[ClientId, float]:
         """The zCDP rho that this round cost each client that was opened; empty without noise."""
-        return {client: each.loss for each in self.shards if each.loss for client in each.survivors}
+        return {client: each.privacy_cost for each in self.shards if each.privacy_cost for client in each.survivors}
 
     def summary(self) -> str:
         """Return one line for an operator."""

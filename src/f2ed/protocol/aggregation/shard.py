@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.aggregation.audit import ShardAudit
-from f2ed.protocol.aggregation.privacy_cost import loss
+from f2ed.protocol.aggregation.task import opening_cost
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean
 from f2ed.protocol.secagg import Outcome, Replies, Requests, Terms
 
@@ -58,14 +58,14 @@ class Shard:
             shortened=self._clipped[1],
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,
-            loss=self._loss(len(outcome.survivors) if outcome else 0),
+            privacy_cost=self._privacy_cost(len(outcome.survivors) if outcome else 0),
         )
 
-    def _loss(self, survivors: int) -> float | None:
+    def _privacy_cost(self, survivors: int) -> float | None:
         """Return what this costs a survivor; a sum that stayed closed costs nothing."""
         if not survivors:
             return 0.0 if self.terms.noise else None
-        return loss(self.terms, coordinates=len(self._row), survivors=survivors)
+        return opening_cost(self.terms, coordinates=len(self._row), survivors=survivors)
 
     def _sent(self, requests: Requests) -> Requests:
         self._bytes_down += sum(map(len, requests.values()))

@@ -5,11 +5,12 @@ from typing import Literal, final
 
 import msgspec
 
+from f2ed.protocol.dp.cost import privacy_cost
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Mode, Terms, quorum
 from f2ed.protocol.sharding import Assignment, ClientId
 
-__all__ = ["Protocol", "Task", "agreed_encoding", "shard_terms"]
+__all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms"]
 
 _MOST_ALL_OR_NOTHING = 10
 
@@ -38,6 +39,11 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             threshold = self.threshold or threshold
             min_crowd = self.min_crowd or max(min_crowd, threshold)
         return threshold, min_crowd
+
+    def carriers_for(self, members: int) -> int:
+        """Return how many honest members the smallest sum of such a shard has that may be opened."""
+        _, min_crowd = self.quorum_for(self.mode_for(members), members)
+        return max(1, min_crowd - self.colluders)
 
 
 @final
@@ -75,11 +81,23 @@ def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
     return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
 
 
+def opening_cost(terms: Terms, *, coordinates: int, survivors: int) -> float | None:
+    """Return the zCDP rho that an opening under these terms costs each survivor; None without noise."""
+    return privacy_cost(
+        agreed_encoding(terms, coordinates),
+        coordinates=coordinates,
+        survivors=survivors,
+        colluders=terms.colluders,
+        clear=terms.mode == "clear",
+    )
+
+
 def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
     mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
     threshold, min_crowd = protocol.quorum_for(mode, len(members))
-    carriers = _carriers(len(members), task) if task.noise else 1
+    # As many in the clear as under masks, so that both give the same bits.
+    carriers = protocol.carriers_for(len(members)) if task.noise else 1
     noisy = encoding.noisy(task.noise, coordinates=task.coordinates, carriers=carriers)
     return Terms(
         job=task.job,
@@ -103,8 +121,3 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Ta
         carriers=carriers,
     )
 
-
-def _carriers(members: int, task: Task) -> int:
-    """Return how many honest members the smallest sum that may be opened has; added in the clear, no other number."""
-    _, fewest = task.protocol.quorum_for(task.protocol.mode_for(members), members)
-    return max(1, fewest - task.protocol.colluders)

@@ -2,8 +2,8 @@
 
     flower-supernode … --node-config '… f2ed-dp-epsilon=8.0 f2ed-delta=1e-5 f2ed-ledger="/var/lib/f2ed/spent.json"'
 
-Whatever an update may cost is written down before it leaves, for all jobs in one file, and as much as if the smallest
-sum that its terms allow were opened, though it may never be. An update that the budget does not cover stays here.
+The cost of an update is recorded before it leaves, for all jobs in one file, and as if the smallest sum that its terms
+allow were opened, even if none ever is. An update that the budget does not cover is not sent.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.core.files import locked, write_atomic
-from f2ed.protocol.dp.accountant import epsilon
+from f2ed.protocol.dp.accountant import dp_epsilon
 
 __all__ = ["Budget"]
 
@@ -26,36 +26,37 @@ class _Spent(msgspec.Struct, frozen=True):
 
 @final
 class Budget(msgspec.Struct, frozen=True):
-    """The largest epsilon at a delta, and the file that what was spent of it stands in."""
+    """The largest epsilon at a delta, and the file that records what was spent of it."""
 
     path: Path
-    epsilon: float
+    dp_epsilon: float
     delta: float
 
-    def check(self, loss: float | None) -> None:
-        """Refuse a loss that the budget does not cover; one of None has no bound."""
-        self._after(loss)
+    def check(self, cost: float | None) -> None:
+        """Refuse a cost, in zCDP rho, that the budget does not cover; None means that there is no bound."""
+        self._after(cost)
 
-    def pay(self, loss: float | None) -> float:
-        """Write the loss down, or refuse it; return the epsilon that all comes to."""
+    def pay(self, cost: float | None) -> float:
+        """Record the cost, or refuse it; return the total epsilon."""
         with locked(self.path, remedy="name another ledger with f2ed-ledger in the node config"):
-            rho, after = self._after(loss)
+            rho, total = self._after(cost)
             write_atomic(self.path, msgspec.json.encode(_Spent(rho)))
-        return after
+        return total
 
-    def _after(self, loss: float | None) -> tuple[float, float]:
-        if loss is None:
+    def _after(self, cost: float | None) -> tuple[float, float]:
+        if cost is None:
             raise Refusal(
-                f"the terms state no noise; this node has a budget, epsilon {self.epsilon:g}, and sends nothing without"
+                f"the terms state no noise; this node has a budget of epsilon {self.dp_epsilon:g} and sends nothing "
+                "without noise"
             )
-        rho = self._spent() + loss
-        after = epsilon(rho, self.delta)
-        if not after <= self.epsilon:
+        rho = self._spent() + cost
+        total = dp_epsilon(rho, self.delta)
+        if not total <= self.dp_epsilon:
             raise Refusal(
-                f"with this update the node's epsilon would be {after:.3g} at delta {self.delta:g}; its budget is "
-                f"{self.epsilon:g}"
+                f"with this update the node's epsilon would be {total:.3g} at delta {self.delta:g}; its budget is "
+                f"{self.dp_epsilon:g}"
             )
-        return rho, after
+        return rho, total
 
     def _spent(self) -> float:
         try:
