@@ -44,7 +44,7 @@ def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(t
 
 def test_that_noise_is_left_out_is_said(tmp_path):
     run = tmp_path / "run.toml"
-    run.write_text(RUN + "l2 = 0.5\nprivacy = 2.0\n")
+    run.write_text(RUN + "clip_norm = 0.5\ndp = 2.0\n")
     audit(f"{run} --quick --out {tmp_path / 'out'} --trials 1 --sizes 1 --rounds 5")
     assert "noise (multiplier 2) is left out" in (tmp_path / "out" / "audit.md").read_text()
 

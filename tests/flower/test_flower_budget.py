@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from f2ed import Mean, Noise
+from f2ed import Mean
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes
@@ -37,7 +37,7 @@ def federation(tmp_path):
 
 def served(grid, roster, rounds, **settings):
     """Run so many rounds; return the reports."""
-    noise = {"clip_norm": 0.1, "noise": Noise(noise_multiplier=2.0, delta=DELTA)}
+    noise = {"clip_norm": 0.1, "noise_multiplier": 2.0, "delta": DELTA}
     given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | noise | settings
     leader = F2ed(roster=roster, **given)
     leader.start(grid, model(), num_rounds=rounds)
@@ -48,9 +48,9 @@ def spent(tmp_path):
     return [msgspec.json.decode(path.read_bytes())["rho"] for path in sorted(tmp_path.glob("*.spent.json"))]
 
 
-def test_losses_add_up_over_restarts_until_the_budget_is_spent(budget):
+def test_costs_add_up_over_restarts_until_the_budget_is_spent(budget):
     assert budget.pay(ROUND) == pytest.approx(dp_epsilon(ROUND, DELTA))
-    again = Budget(budget.path, budget.epsilon, budget.delta)
+    again = Budget(budget.path, budget.dp_epsilon, budget.delta)
     again.check(ROUND)
     assert again.pay(ROUND) == pytest.approx(dp_epsilon(2 * ROUND, DELTA))
     before = budget.path.read_bytes()
@@ -141,7 +141,7 @@ def test_training_that_fails_costs_nothing(federation, tmp_path):
 def test_without_noise_a_node_with_a_budget_sends_nothing(federation, tmp_path):
     seen = []
     grid, _, roster = federation(seen=seen)
-    (report,) = served(grid, roster, 1, noise=None)
+    (report,) = served(grid, roster, 1, noise_multiplier=None)
     assert "state no noise" in next(iter(report.dropped.values()))
     assert not seen
     assert not spent(tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from f2ed import ConfigError, Encoding, FilterL2, Mean, Noise
+from f2ed import ConfigError, Encoding, FilterL2, Mean
 from f2ed.core.randomness import stream
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import signed, write_roster
@@ -454,7 +454,7 @@ def test_with_noise_masked_equals_plain_to_the_bit(mode):
     def run(*, secure, run_id):
         run_config = {"f2ed-roster": "test:8/2", "f2ed-rounding-seed": 5}
         grid = FakeGrid([Node(client, user_app(), run_config=run_config) for client in range(8)], run_id)
-        leader = server("test:8/2", mode=mode, secure=secure, clip_norm=0.1, noise=1.0)
+        leader = server("test:8/2", mode=mode, secure=secure, clip_norm=0.1, noise_multiplier=1.0)
         return vector(leader.start(grid, model(), num_rounds=2).arrays).tobytes()
 
     assert run(secure=True, run_id=1) == run(secure=False, run_id=2)
@@ -464,7 +464,7 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
     steps = []
     for run_id in (1, 2):
         grid, _, roster = federation(run_id=run_id)
-        result = server(roster, clip_norm=0.1, noise=1.0).start(grid, model(), num_rounds=1)
+        result = server(roster, clip_norm=0.1, noise_multiplier=1.0).start(grid, model(), num_rounds=1)
         steps.append(vector(result.arrays) - moved_by([roster.plan(0).shards]))
     assert not np.array_equal(*steps)
     # Two shards of three: 0.1 · √2 / 6 in each of 2 x 26 coordinates; half of it is 5 standard errors away.
@@ -474,7 +474,8 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
 def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, tmp_path):
     settings = {
         "clip_norm": 0.1,
-        "noise": Noise(noise_multiplier=2.0, delta=1e-4),
+        "noise_multiplier": 2.0,
+        "delta": 1e-4,
         "checkpoint": tmp_path / "model.checkpoint",
     }
     grid, nodes, roster = federation()
@@ -499,7 +500,7 @@ def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
     grid, nodes, roster = federation()
     for node in nodes:
         node.node_config["f2ed-noise-multiplier"] = 1.0
-    leader = server(roster, clip_norm=0.1, noise=stated)
+    leader = server(roster, clip_norm=0.1, noise_multiplier=stated)
     leader.start(grid, model(), num_rounds=1)
     assert len(leader.reports[0].opened) == opened
     if not opened:
@@ -516,7 +517,10 @@ def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"noise": 1.0}, "noise without an L2 clip"), ({"noise": -1.0, "clip_norm": 1.0}, "noise multiplier")],
+    [
+        ({"noise_multiplier": 1.0}, "noise without an L2 clip"),
+        ({"noise_multiplier": -1.0, "clip_norm": 1.0}, "noise multiplier"),
+    ],
 )
 def test_noise_that_cannot_work_is_refused_before_anything_starts(federation, settings, why):
     _, _, roster = federation()

@@ -37,8 +37,8 @@ def test_no_attack_comes_first():
 
 
 def test_noise_is_a_setting_and_older_records_had_none():
-    """Neither `privacy: null` nor a header without the word makes an arm of its own."""
-    found = arms([run(), run(privacy=None), run(privacy={"multiplier": 0.1, "delta": 1e-5})])
+    """Neither `dp: null` nor a header without the word makes an arm of its own."""
+    found = arms([run(), run(dp=None), run(dp={"noise_multiplier": 0.1, "delta": 1e-5})])
     assert [(arm.setting, len(arm.runs)) for arm in found] == [("noise 0.1", 1), ("noise none", 2)]
 
 
@@ -48,7 +48,7 @@ def test_the_round_in_which_an_attack_begins_is_a_setting_and_in_older_records_i
 
 
 def test_the_privacy_table_tells_the_epsilon_of_who_lost_most():
-    noisy = header(privacy={"multiplier": 0.1, "delta": 1e-5})
+    noisy = header(dp={"noise_multiplier": 0.1, "delta": 1e-5})
     told = Run("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))
     assert [row["epsilon"] for row in privacy(arms([run(), told]))] == ["9.5", "∞: no noise"]
 
@@ -129,7 +129,7 @@ def test_when_all_looks_are_taken_one_is_shared():
 def test_the_verdict_tells_epsilon_and_whether_it_is_a_promise():
     noise = {"multiplier": 2.0, "delta": 1e-5}
     for told, wanted in ((3.25, "held"), ((12.5, 40.0), "note")):
-        head = header(privacy=noise)
+        head = header(dp=noise)
         (remark,) = [
             each
             for each in remarks_on_privacy([run(), Run("noisy", head, (record(head, 0, epsilon=told),))])

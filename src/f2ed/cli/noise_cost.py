@@ -66,7 +66,7 @@ def show_noise_costs(found: NoiseCosts, console: Console) -> None:
     if found.needed is not None:
         needed = found.needed
         target = f"For epsilon {found.dp_epsilon:g} after {_rounds(needed.rounds)}"
-        norm = f"noise of norm {needed.mean_norm:.3g} × the clip norm"
+        norm = f"noise of norm {needed.mean_norm:.3g} times the clip norm"
         console.print(
             f"{target}: --noise-multiplier {needed.noise_multiplier:.3g}. The mean of all shards then carries {norm}.",
             style="bold",
@@ -109,7 +109,7 @@ def _verdict(cost: NoiseCost) -> str:
 
 def _explain(cost: NoiseCost, malicious: int, console: Console) -> None:
     carriers, shards, spare = cost.carriers, cost.shards, (cost.members / cost.carriers) ** 0.5
-    dropouts = f", × {spare:.2g} to allow for dropouts" if cost.members > carriers else ""
+    dropouts = f", times {spare:.2g} to allow for dropouts" if cost.members > carriers else ""
     scope = (
         "It covers all data of one client together, against a server that sees the mean of the client's shard in each "
         "of these rounds; a round in which the shard stays closed costs nothing."

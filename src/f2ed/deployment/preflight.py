@@ -63,8 +63,8 @@ def announce_noise(
         colluders=protocol.colluders,
     )
     _log.info(
-        "f2ed: every shard mean carries noise with a standard deviation of %.3g per coordinate and a norm of %.3g, where "
-        "an update's norm is at most %g; after %s rounds a client's epsilon is at most %.3g at delta %g",
+        "f2ed: every shard mean carries noise with a standard deviation of %.3g per coordinate and a norm of %.3g, "
+        "where an update's norm is at most %g; after %s rounds a client's epsilon is at most %.3g at delta %g",
         cost.shard_deviation,
         cost.shard_norm,
         cost.clip_norm,

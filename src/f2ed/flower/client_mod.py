@@ -116,7 +116,8 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
         raise Refusal("the training function answered with an error; the log of the node says more")
     change = update(before, _one(reply.content, "the training function's reply"))
     if me.budget is not None:
-        _log.log(INFO, "f2ed: this node's epsilon is now at most %.3g, of %g", me.budget.pay(cost), me.budget.dp_epsilon)
+        spent = me.budget.pay(cost)
+        _log.info("f2ed: this node's epsilon is now at most %.3g, of %g", spent, me.budget.dp_epsilon)
     _log.log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
     return contribution(change, me.id, key=_rounding(me, context, terms))(terms)
 

@@ -75,7 +75,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_dropout: Share = 0.0
     """The chance of each client to fall silent in a round."""
     dp: Noise | None = None
-    """Noise for differential privacy, which needs shards and a `clip_norm`; a number stands for its `noise_multiplier`."""
+    """Noise for differential privacy; it needs shards and a `clip_norm`. A number stands for its `noise_multiplier`."""
 
     @property
     def sharded(self) -> bool:

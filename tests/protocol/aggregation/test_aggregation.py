@@ -18,12 +18,11 @@ from f2ed.protocol.aggregation import (
     Protocol,
     Task,
     contribution,
-    price,
     robust_secure_mean,
     shard_means,
     shard_terms,
 )
-from f2ed.protocol.dp.noise import Noise
+from f2ed.protocol.dp import Noise, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Member, respond, signing_key
 from f2ed.protocol.sharding import assign_shards
@@ -416,7 +415,7 @@ def test_drop_outs_leave_no_less_noise_than_was_stated(gone, honest):
     means, audit = shard_means(exchange, plan_for(exchange, 1), task)
     stated = 1.5 * NOISY.sensitivity(40_000) * NOISY.unit
     assert means[0].std() * honest == pytest.approx(stated * (honest / 3) ** 0.5, rel=0.015)
-    assert audit.shards[0].loss == pytest.approx(1 / (2 * 1.5**2) * 3 / honest, rel=1e-6)
+    assert audit.shards[0].privacy_cost == pytest.approx(1 / (2 * 1.5**2) * 3 / honest, rel=1e-6)
 
 
 def test_noise_of_colluders_does_not_count():
@@ -425,7 +424,7 @@ def test_noise_of_colluders_does_not_count():
     _, audit = shard_means(
         exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, protocol=protocol)
     )
-    assert audit.shards[0].loss == pytest.approx(0.5)
+    assert audit.shards[0].privacy_cost == pytest.approx(0.5)
 
 
 def test_a_closed_shard_costs_nobody_anything():
@@ -433,14 +432,14 @@ def test_a_closed_shard_costs_nobody_anything():
     plan = plan_for(exchange, 2)
     _, audit = shard_means(exchange, plan, task_for(exchange, encoding=NOISY, noise=1.0))
     closed = plan.shard_of(0)
-    assert audit.shards[closed].loss == 0
-    assert audit.shards[1 - closed].loss == pytest.approx(0.5)
+    assert audit.shards[closed].privacy_cost == 0
+    assert audit.shards[1 - closed].privacy_cost == pytest.approx(0.5)
 
 
 def test_in_the_clear_an_update_has_its_own_noise_alone():
     exchange = InMemory(4, clear=True)
     _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, secure=False))
-    assert audit.shards[0].loss == pytest.approx(4 * 0.5)
+    assert audit.shards[0].privacy_cost == pytest.approx(4 * 0.5)
 
 
 def test_a_sum_that_was_opened_and_not_believed_still_costs():
@@ -450,12 +449,12 @@ def test_a_sum_that_was_opened_and_not_believed_still_costs():
     exchange.encoded = lambda client, terms: honest(client, terms) + np.uint32((client == 1) * 2**30)
     _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0))
     assert "reach at most" in audit.missing[0]
-    assert audit.shards[0].loss == pytest.approx(0.5)
+    assert audit.shards[0].privacy_cost == pytest.approx(0.5)
 
 
-def test_noise_that_a_sum_cannot_hold_has_no_price():
+def test_noise_that_a_sum_cannot_hold_is_refused():
     narrow = Encoding(clip_value=1.0, clip_norm=2.0, bits=12, ring=16)
-    fits, too_much = Noise(multiplier=0.1), Noise(multiplier=10.0)
-    assert price(fits, narrow, coordinates=1000, members=5, shards=4, rounds=1).epsilon > 0
+    fits, too_much = Noise(noise_multiplier=0.1), Noise(noise_multiplier=10.0)
+    assert noise_cost(fits, narrow, coordinates=1000, members=5, carriers=5, shards=4, rounds=1).dp_epsilon > 0
     with pytest.raises(ConfigError, match="overflow a 16-bit sum"):
-        price(too_much, narrow, coordinates=1000, members=5, shards=4, rounds=1)
+        noise_cost(too_much, narrow, coordinates=1000, members=5, carriers=5, shards=4, rounds=1)

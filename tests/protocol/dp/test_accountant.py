@@ -1,4 +1,4 @@
-"""What noise is worth, against formulas and figures from elsewhere."""
+"""The accountant, against formulas and figures from the literature."""
 
 import sys
 from math import inf, log, nan, sqrt
@@ -14,7 +14,7 @@ def test_noise_of_the_sensitivity_costs_one_half():
     assert rho(sensitivity=100.0, deviation=50.0, honest=4, coordinates=1000) == pytest.approx(0.5, rel=1e-9)
 
 
-def test_each_member_without_noise_raises_the_loss():
+def test_each_member_without_noise_raises_the_cost():
     four, three = (rho(sensitivity=100.0, deviation=50.0, honest=honest, coordinates=1000) for honest in (4, 3))
     assert three == pytest.approx(four * 4 / 3, rel=1e-9)
 
@@ -29,16 +29,16 @@ def test_a_sum_of_very_small_noise_is_counted_as_the_worse_that_it_is():
 
 def test_epsilon_is_close_to_the_textbook_conversion_and_never_above_it():
     """rho-zCDP gives rho + 2√(rho·log(1/delta)) (Bun and Steinke 2016); the library's orders do better."""
-    for loss in (0.01, 0.5, 3.0, 50.0):
-        simple = loss + 2 * sqrt(loss * log(1e5))
-        assert 0.75 * simple < dp_epsilon(loss, 1e-5) < simple
+    for cost in (0.01, 0.5, 3.0, 50.0):
+        simple = cost + 2 * sqrt(cost * log(1e5))
+        assert 0.75 * simple < dp_epsilon(cost, 1e-5) < simple
 
 
 def test_no_opening_costs_nothing():
     assert dp_epsilon(0.0, 1e-5) == 0
 
 
-def test_losses_add_up_so_that_epsilon_grows_more_slowly_than_rounds():
+def test_costs_add_up_so_that_epsilon_grows_more_slowly_than_rounds():
     assert dp_epsilon(0.5, 1e-5) < dp_epsilon(50 * 0.5, 1e-5) < 50 * dp_epsilon(0.5, 1e-5)
 
 
@@ -48,7 +48,7 @@ def test_a_delta_outside_of_0_and_1_is_refused(delta):
         dp_epsilon(1.0, delta)
 
 
-def test_the_multiplier_for_an_epsilon_is_the_least_that_keeps_it():
+def test_the_multiplier_for_an_epsilon_is_the_smallest_that_keeps_it():
     needed = noise_multiplier_for(8.0, delta=1e-5, openings=100)
     assert dp_epsilon(100 / (2 * needed**2), 1e-5) <= 8.0 < dp_epsilon(100 / (2 * (0.99 * needed) ** 2), 1e-5)
 
@@ -64,7 +64,7 @@ def test_an_epsilon_out_of_reach_is_refused():
         noise_multiplier_for(0.001, delta=1e-5, openings=100)
 
 
-def test_a_loss_needs_somebody_honest():
+def test_a_cost_needs_somebody_honest():
     with pytest.raises(ConfigError, match="0 honest members"):
         rho(sensitivity=1.0, deviation=1.0, honest=0, coordinates=1)
 

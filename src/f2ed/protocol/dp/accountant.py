@@ -27,7 +27,7 @@ _MAX_MULTIPLIER = 1e6
 
 
 def rho(*, sensitivity: float, deviation: float, honest: int, coordinates: int) -> float:
-    """Return the zCDP cost of one opening where `honest` members each add noise of `deviation`; both in integer steps."""
+    """Return the zCDP cost of one opening to which `honest` members each add noise; lengths are in integer steps."""
     if honest < 1:
         raise ConfigError(f"noise of {honest} honest members; at least the client itself must be one")
     # How far the sum of the members' noise may be from one discrete Gaussian, in any coordinate.

@@ -29,7 +29,7 @@ def main(grid, context):
         min_crowd=3,
         clip_value=CLIP,
         clip_norm=1.0 if settings["f2ed-noise-multiplier"] else inf,
-        noise=settings["f2ed-noise-multiplier"] or None,
+        noise_multiplier=settings["f2ed-noise-multiplier"] or None,
         deadline=600.0,
         train_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
