@@ -120,4 +120,3 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Ta
         noise=task.noise,
         carriers=carriers,
     )
-
