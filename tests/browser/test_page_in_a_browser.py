@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from f2ed.audit.images import save_png
-from f2ed.records import Reading, line
+from f2ed.records import LeakReading, line
 from f2ed.report import write_page
 from tests.browser.chromium import browser, errors, opened, wait
 from tests.report.report_runs import demo, header, record, save
@@ -135,7 +135,7 @@ def test_without_an_audit_or_a_meter_their_sections_are_not_there(page):
 def test_what_the_meter_read_is_drawn_for_each_setting(desktop, tmp_path):
     for schedule, exposed in (("fixed", 0), ("every-round", 100)):
         head = header(rounds=3, schedule={"type": schedule})
-        rounds = [record(head, n, meter=Reading(rank=25, exposed=exposed, first=1, crowd=4)) for n in range(3)]
+        rounds = [record(head, n, leak=LeakReading(rank=25, exposed=exposed, first=1, crowd=4)) for n in range(3)]
         (tmp_path / f"{schedule}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
     opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
     assert traces(desktop, "meter") == [[["dealt anew in every round", 3], ["dealt once", 3]]] * 2

@@ -3,7 +3,7 @@
 import pytest
 
 from f2ed.experiments import summarize
-from f2ed.records import RoundRecord, RunHeader, RunLog, Seconds
+from f2ed.records import Plugin, RoundRecord, RunHeader, RunLog, Seconds
 
 
 def run(attack, estimator, accuracy, success=None, *, arm=None, **changes):
@@ -20,14 +20,12 @@ def run(attack, estimator, accuracy, success=None, *, arm=None, **changes):
             "dimension": 5,
             "clients": 12,
             "malicious": (1,),
-            "attacked": attack != "none",
-            "samples": (),
-            "labels": (),
+            "estimator": Plugin(kind=estimator, title=estimator),
+            "attack": None if attack == "none" else Plugin(kind=attack, title=attack),
             "shards": ((0, 1, 2),) * 4,
             "mode": "all-or-nothing",
             "crowd": 3,
             "guarantee": {},
-            "verdict": "1 malicious client can spoil 25% of 4 rows",
             "arm": {"attack": attack, "estimator": estimator} if arm is None else arm,
         }
         | {key: value for key, value in changes.items() if key in RunHeader.__struct_fields__}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError
-from f2ed.records import RoundRecord, RunHeader, Seconds, line, read, read_folder
+from f2ed.records import Plugin, RoundRecord, RunHeader, Seconds, line, read, read_folder
 
 
 def header(**changes):
@@ -21,14 +21,14 @@ def header(**changes):
         "dimension": 5,
         "clients": 3,
         "malicious": (1,),
-        "attacked": True,
+        "estimator": Plugin(kind="mean", title="Mean"),
+        "attack": Plugin(kind="krum-attack", title="Krum attack"),
         "samples": (2, 2, 2),
         "labels": ((1, 1), (2, 0), (0, 2)),
         "shards": ((0, 1, 2),),
         "mode": "clear",
         "crowd": 1,
         "guarantee": {"region": "nothing"},
-        "verdict": "nothing helps",
     }
     return RunHeader(**(settings | changes))
 
@@ -127,5 +127,5 @@ def test_a_damaged_compressed_file_is_refused(tmp_path, damage):
     plain = written(tmp_path / "a.jsonl", header(), record(0))
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(damage(gzip.compress(plain.read_bytes())))
-    with pytest.raises(ConfigError, match=r"b\.jsonl\.gz cannot be read: it is no gzip file, or only the beginning"):
+    with pytest.raises(ConfigError, match=r"b\.jsonl\.gz cannot be read: not a compressed file, or only the beginning"):
         read(packed)

@@ -2,16 +2,29 @@
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import numpy as np
 
 from f2ed.guarantees import guarantee
+from f2ed.attacks import AnyAttack
+from f2ed.estimators import AnyEstimator
 from f2ed.records import RoundRecord, RunHeader, Seconds, line
+from f2ed.records.migration import as_plugin
 
 ROUNDS = 12
 STRENGTH = {"none": 0.0, "krum-attack": 0.5, "trimmed-mean-attack": 0.7, "dba": 0.6}
 WEAKNESS = {"mean": 1.0, "krum": 0.6, "trimmed-mean": 0.35, "filter-l2": 0.02}
+
+
+TITLES = {each.__struct_config__.tag: each for each in (*get_args(AnyAttack), *get_args(AnyEstimator))}
+
+
+def described(_, kind):
+    """Return the title of a plug-in that is registered; another's is its kind."""
+    known = TITLES.get(kind)
+    return {"title": known.title, "family": known.family, "paper": known.paper} if known else {"title": kind}
 
 
 def header(
@@ -33,7 +46,7 @@ def header(
         "clients": clients,
         "malicious": malicious,
         "attack": None if attack == "none" else {"kind": attack},
-        "estimator": {"kind": estimator, "epsilon": malicious / shards} if isinstance(estimator, str) else estimator,
+        "estimator": {"kind": estimator, "contamination": malicious / shards} if isinstance(estimator, str) else estimator,
         "shards": shards,
         "schedule": {"type": "fixed"},
         "rounds": rounds,
@@ -50,21 +63,21 @@ def header(
         "dimension": 7850,
         "clients": clients,
         "malicious": tuple(range(malicious)),
-        "attacked": attack != "none",
+        "estimator": as_plugin("estimator", settings["estimator"], described),
+        "attack": None if attack == "none" else as_plugin("attack", {"kind": attack}, described),
         "samples": (600,) * clients,
         "labels": ((60,) * 10,) * clients,
         "shards": tuple(tuple(range(first, clients, shards)) for first in range(shards)),
         "mode": "all-or-nothing",
         "crowd": clients // shards,
         "guarantee": msgspec.to_builtins(promise),
-        "verdict": f"{malicious} malicious clients can spoil {promise.worst_share:.0%} of {shards} rows",
         "started": "2026-01-01T12:00:00+00:00",
     }
-    return RunHeader(**(plain | fields))
+    return msgspec.convert(plain | fields, RunHeader)
 
 
 def record(head, number, **more):
-    """Return a round: weak estimators lose what a strong attack takes, FilterL2 takes weight from spoilt shards."""
+    """Return a round: weak estimators lose what a strong attack takes, FilterL2 takes weight from contaminated shards."""
     attack = (head.settings["attack"] or {"kind": "none"})["kind"]
     kind = head.settings["estimator"]["kind"]
     hurt = STRENGTH.get(attack, 0.5) * WEAKNESS.get(kind, 0.3)
@@ -86,7 +99,7 @@ def record(head, number, **more):
         "contaminated": bad,
         "eigenvalue": 0.02 * math.exp(-number / 5) + rng.random() * 0.002 if kind == "filter-l2" else None,
         "iterations": 12 if kind == "filter-l2" else 0,
-        "stopped": ("twice the feared mass is gone" if number % 4 else "the rows left agree")
+        "stopped": ("twice the assumed contamination is removed" if number % 4 else "the rows left agree")
         if kind == "filter-l2"
         else "",
         "step": 0.5,

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from f2ed.records import Forecast, Reading, line
+from f2ed.records import LeakForecast, LeakReading, line
 from f2ed.report import write_page
 from f2ed.report.payload import payload
 from f2ed.report.reading import read_runs
@@ -123,7 +123,7 @@ def test_a_crowd_is_told_for_each_setting(tmp_path):
     assert rows["1"]["secrecy"] == "none: no shards, every update is seen"
 
 
-FORECAST = Forecast(exposed=100, first=5, last=5, crowd=1, cosine=0.991, leaks=True, text="All are exposed.")
+FORECAST = LeakForecast(exposed=100, first=5, last=5, crowd=1, cosine=0.991, leaks=True)
 PNG = b64encode(b"\x89PNG\r\n and so on").decode()
 
 
@@ -134,7 +134,7 @@ def metered(folder, readings, **settings):
 
 
 def test_what_the_meter_read_is_told_for_each_setting_and_round(tmp_path):
-    grown = [Reading(rank=25, exposed=0, first=None, crowd=4), Reading(rank=100, exposed=97, first=2, crowd=1)]
+    grown = [LeakReading(rank=25, exposed=0, first=None, crowd=4), LeakReading(rank=100, exposed=97, first=2, crowd=1)]
     metered(tmp_path, grown, schedule={"type": "every-round"}, forecast=FORECAST)
     metered(tmp_path, grown[:1], schedule={"type": "batches", "size": 2, "k": 1})
     found = payload(*read_runs([tmp_path]))

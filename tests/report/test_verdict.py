@@ -2,7 +2,7 @@
 
 import pytest
 
-from f2ed.records import Reading
+from f2ed.records import LeakReading
 from f2ed.report.arms import arms
 from f2ed.report.reading import Run
 from f2ed.report.verdict import judge, verdict
@@ -171,10 +171,10 @@ def test_shards_dealt_anew_are_a_dent_where_no_meter_was_read():
 
 
 def test_what_the_meter_read_last_counts():
-    safe = run(attack="none", more={"meter": Reading(rank=25, exposed=0, first=None, crowd=4)})
+    safe = run(attack="none", more={"leak": LeakReading(rank=25, exposed=0, first=None, crowd=4)})
     (point,) = points(verdict(arms([safe])), "Over the rounds")
     assert (point.level, "no group smaller than 4." in point.text) == ("held", True)
-    read = Reading(rank=100, exposed=98, first=5, crowd=1)
+    read = LeakReading(rank=100, exposed=98, first=5, crowd=1)
     leaky = run(attack="krum-attack", more={"meter": read}, schedule={"type": "every-round"})
     (point,) = points(verdict(arms([safe, leaky])), "Over the rounds")
     assert point.level == "broken"

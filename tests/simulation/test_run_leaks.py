@@ -31,24 +31,24 @@ def test_a_new_deal_each_round_is_forecast_to_expose_everyone_and_does():
     header, rounds = records(schedule="every-round")
     assert header.forecast.leaks
     assert header.forecast.exposed == 24
-    assert [record.meter.rank for record in rounds[:4]] == [6, 11, 16, 21]
-    assert (rounds[0].meter.exposed, rounds[0].meter.first, rounds[0].meter.crowd) == (0, None, 4)
-    assert (rounds[-1].meter.exposed, rounds[-1].meter.rank, rounds[-1].meter.crowd) == (24, 24, 1)
-    first = next(record.round for record in rounds if record.meter.exposed)
-    assert rounds[-1].meter.first == first + 1 == header.forecast.first
+    assert [record.leak.rank for record in rounds[:4]] == [6, 11, 16, 21]
+    assert (rounds[0].leak.exposed, rounds[0].leak.first, rounds[0].leak.crowd) == (0, None, 4)
+    assert (rounds[-1].leak.exposed, rounds[-1].leak.rank, rounds[-1].leak.crowd) == (24, 24, 1)
+    first = next(record.round for record in rounds if record.leak.exposed)
+    assert rounds[-1].leak.first == first + 1 == header.forecast.first
 
 
 def test_fixed_shards_are_forecast_to_expose_nobody_and_do_not():
     header, rounds = records(schedule="fixed")
     assert not header.forecast.leaks
-    assert {(record.meter.rank, record.meter.exposed, record.meter.crowd) for record in rounds} == {(6, 0, 4)}
+    assert {(record.leak.rank, record.leak.exposed, record.leak.crowd) for record in rounds} == {(6, 0, 4)}
 
 
 def test_batches_are_dealt_whole_in_every_round():
     header, rounds = records(schedule={"kind": "batches", "size": 2})
     assert not header.forecast.leaks
-    assert [record.meter.rank for record in rounds[:2]] == [6, 11]
-    assert (rounds[-1].meter.rank, rounds[-1].meter.exposed, rounds[-1].meter.crowd) == (12, 0, 2)
+    assert [record.leak.rank for record in rounds[:2]] == [6, 11]
+    assert (rounds[-1].leak.rank, rounds[-1].leak.exposed, rounds[-1].leak.crowd) == (12, 0, 2)
     assert header.settings["schedule"] == {"type": "batches", "size": 2, "k": 1}
 
 
@@ -56,15 +56,15 @@ def test_drop_outs_are_read_from_what_was_opened():
     tolerant = {"mode": "dropout-tolerant"}
     _, strict = records(client_dropout=0.15)
     _, lenient = records(client_dropout=0.15, protocol=tolerant)
-    assert strict[-1].meter.exposed == 0
-    assert lenient[-1].meter.exposed > 0
-    assert lenient[-1].meter.rank > strict[-1].meter.rank
+    assert strict[-1].leak.exposed == 0
+    assert lenient[-1].leak.exposed > 0
+    assert lenient[-1].leak.rank > strict[-1].leak.rank
 
 
 def test_without_shards_there_is_nothing_to_read():
     header, rounds = records(shards="none", rounds=1)
     assert header.forecast is None
-    assert rounds[0].meter is None
+    assert rounds[0].leak is None
 
 
 def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
@@ -76,7 +76,7 @@ def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
     after, _ = steps[3]
     again = Simulation(settings, workers=1)
     state = unpack(pack(after, whole.digest), again.digest, again.device)
-    assert [record.meter for _, record in again.rounds(state)] == [record.meter for _, record in steps[4:]]
+    assert [record.leak for _, record in again.rounds(state)] == [record.leak for _, record in steps[4:]]
 
 
 def test_another_past_is_taken_in_from_the_start():
@@ -149,9 +149,9 @@ def test_uneven_batches_are_not_said_to_hide_more_than_their_smallest_shard():
 def test_records_of_older_versions_have_no_meter_and_say_once_how_many_hide_each_other(tmp_path):
     header, rounds = records(rounds=1)
     old = [msgspec.to_builtins(header), msgspec.to_builtins(rounds[0])]
-    old[0]["crowd"] = 4
-    del old[0]["forecast"], old[1]["meter"], old[1]["crowd"]
+    old[0]["hidden_among"] = 4
+    del old[0]["format"], old[0]["forecast"], old[1]["leak"], old[1]["crowd"]
     path = tmp_path / "old.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in old))
     log = read(path)
-    assert (log.header.forecast, log.rounds[0].meter, log.rounds[0].crowd) == (None, None, 4)
+    assert (log.header.forecast, log.rounds[0].leak, log.rounds[0].crowd) == (None, None, 4)

@@ -11,8 +11,8 @@ def run(started, seconds, device="a GPU"):
     """Return a run of two rounds, made up."""
     header = {
         "name": "whatever", "digest": "", "settings": {}, "seed": 0, "rounds": 2, "versions": {}, "device": device,
-        "dimension": 1, "clients": 1, "malicious": (), "attacked": False, "samples": (), "labels": (), "shards": (),
-        "mode": "clear", "crowd": 1, "guarantee": {}, "verdict": "", "started": started,
+        "dimension": 1, "clients": 1, "shards": (), "mode": "clear",
+        "crowd": 1, "guarantee": {}, "started": started, "estimator": {"kind": "mean", "title": "Mean"},
     }  # fmt: skip
     record = RoundRecord(round=0, accuracy=0.5, loss=None, success=None, seconds=Seconds(train=seconds / 2))
     return RunLog(msgspec.convert(header, RunHeader), (record, record))

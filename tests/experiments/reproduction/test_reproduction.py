@@ -20,7 +20,7 @@ from f2ed.experiments.reproduction.outcomes import Measured, Panel, matched, pan
 from f2ed.experiments.reproduction.paper import FIGURES, experiment_file, released, sources, stated
 from f2ed.experiments.reproduction.worst_case import worst_case
 from f2ed.learning.datasets import Synthetic
-from f2ed.records import RoundRecord, RunHeader, RunLog, Seconds
+from f2ed.records import Plugin, RoundRecord, RunHeader, RunLog, Seconds
 
 FILE = """
 title = "Small"
@@ -52,15 +52,12 @@ def log(cell, *, accuracy=0.9, success=None, every=None, **settings):
         device="cpu",
         dimension=1,
         clients=12,
-        malicious=(),
-        attacked=cell.experiment.attack is not None,
-        samples=(),
-        labels=(),
+        estimator=Plugin.of(cell.experiment.estimator),
+        attack=None if cell.experiment.attack is None else Plugin.of(cell.experiment.attack),
         shards=(),
         mode="clear",
         crowd=1,
         guarantee={},
-        verdict="",
     )
     record = RoundRecord(
         round=0, accuracy=accuracy, loss=None, success=success, success_every=every, seconds=Seconds(train=2.0)
