@@ -10,6 +10,7 @@ import torch
 from f2ed.attacks import AnyAttack, TrimmedMeanAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator, FilterL2
+from f2ed.records.text import notes, summary
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
 from f2ed.simulation.checkpoint import State, pack, unpack
 from tests.simulation.small_run import SMALL
@@ -95,7 +96,7 @@ def test_without_shards_the_estimator_sees_every_update_and_the_header_says_so()
     _, record = simulation.step(simulation.start())
     assert simulation.header.mode == "none"
     assert simulation.header.crowd == 1
-    assert any("no secure aggregation" in note for note in simulation.header.notes)
+    assert any("no secure aggregation" in note for note in notes(simulation.header))
     assert len(record.weights) == 12
     assert record.contaminated == simulation.malicious
     assert record.bytes_up == 0
@@ -117,8 +118,8 @@ def test_the_header_holds_what_is_needed_to_run_it_again():
     assert sorted(client for members in header.shards for client in members) == list(range(12))
     assert header.mode == "all-or-nothing"
     assert header.crowd == 3
-    assert "50% of 4 rows" in header.verdict
-    assert "hidden among at least 3" in header.verdict
+    assert "50% of 4 rows" in summary(header)
+    assert "hidden in a crowd of at least 3" in summary(header)
     assert set(header.versions) == {"f2ed", "python", "numpy", "torch"}
 
 
@@ -141,8 +142,8 @@ def test_contamination_is_the_worst_case_unless_it_is_stated():
 def test_contamination_is_at_most_what_the_rule_tolerates():
     settled = experiment(SMALL | {"clients": 45, "shards": 15, "malicious": 7, "estimator": "bulyan"})
     assert settled.estimator.contamination == 3 / 15
-    notes = Simulation(msgspec.structs.replace(settled, rounds=1), workers=1).header.notes
-    assert any("withstand 3 of 15" in note for note in notes)
+    header = Simulation(msgspec.structs.replace(settled, rounds=1), workers=1).header
+    assert any("tolerate 3 of 15" in note for note in notes(header))
 
 
 def test_inner_rules_get_their_contamination_too():
@@ -194,7 +195,7 @@ def test_if_no_shard_opens_the_model_stays_as_it_is():
     start = simulation.start()
     state, record = simulation.step(start)
     assert torch.equal(state.model, start.model)
-    assert record.stopped.startswith("no step")
+    assert record.skipped == "nothing was opened"
     assert len(record.excluded) == 4
     assert record.step == 0
 
@@ -204,7 +205,7 @@ def test_if_too_few_rows_are_left_for_the_rule_the_model_stays_as_it_is():
     simulation = Simulation(
         experiment(SMALL | {"clients": 15, "shards": 5, "estimator": rule, "client_dropout": 0.3}), workers=1
     )
-    assert any(record.stopped.startswith("no step: ") for _, record in simulation.rounds())
+    assert any(record.skipped for _, record in simulation.rounds())
 
 
 def test_the_clip_binds_attackers_and_is_counted():
@@ -262,7 +263,7 @@ def test_every_estimator_can_be_named_and_takes_a_step(kind, shards):
     changes = {"clients": 24, "shards": shards, "malicious": 1, "rounds": 2, "attack": "sign-flip", "estimator": rule}
     for record in simulate(**(SMALL | changes)):
         assert record.step > 0
-        assert not record.stopped.startswith("no step")
+        assert record.skipped is None
 
 
 @pytest.mark.parametrize("kind", tags(AnyAttack))
