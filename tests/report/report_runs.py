@@ -7,9 +7,9 @@ from typing import get_args
 import msgspec
 import numpy as np
 
-from f2ed.guarantees import guarantee
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
+from f2ed.guarantees import guarantee
 from f2ed.records import RoundRecord, RunHeader, Seconds, line
 from f2ed.records.migration import as_plugin
 
@@ -40,13 +40,15 @@ def header(
 ):
     """Return a header as a simulation writes it; `more` overrides its fields, or settings that are no fields."""
     fields = {key: more.pop(key) for key in list(more) if key in RunHeader.__struct_fields__}
+    if isinstance(estimator, str):
+        estimator = {"kind": estimator, "contamination": malicious / shards}
     promise = guarantee(clients=clients, malicious=malicious, shards=shards)
     settings = {
         "data": {"kind": "mnist"},
         "clients": clients,
         "malicious": malicious,
         "attack": None if attack == "none" else {"kind": attack},
-        "estimator": {"kind": estimator, "contamination": malicious / shards} if isinstance(estimator, str) else estimator,
+        "estimator": estimator,
         "shards": shards,
         "schedule": {"type": "fixed"},
         "rounds": rounds,
@@ -77,7 +79,7 @@ def header(
 
 
 def record(head, number, **more):
-    """Return a round: weak estimators lose what a strong attack takes, FilterL2 takes weight from contaminated shards."""
+    """Return a round: weak estimators lose what a strong attack takes, FilterL2 rejects contaminated shards."""
     attack = (head.settings["attack"] or {"kind": "none"})["kind"]
     kind = head.settings["estimator"]["kind"]
     hurt = STRENGTH.get(attack, 0.5) * WEAKNESS.get(kind, 0.3)

@@ -1,6 +1,5 @@
 """Runs with noise: masked equals plain, epsilon is counted per client, and goes on where a run is taken up again."""
 
-
 import msgspec
 import numpy as np
 import pytest
