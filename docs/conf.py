@@ -9,8 +9,10 @@ from f2ed.report import write_page
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "scripts"))
 
-import sequence  # noqa: E402  it lies in the folder just named
+import api_reference  # noqa: E402  in the folder just named
+import sequence  # noqa: E402  likewise
 
+api_reference.write(HERE / "reference")
 sequence.write(HERE / "diagrams")
 write_page(
     [HERE.parent / "results" / "fig2_shards"],
