@@ -67,7 +67,7 @@ def _exported(module: ModuleType) -> tuple[str, ...]:
 
 
 def _front() -> str:
-    return FRONT + "".join(f"| {_link(name)} | {_summary(getattr(f2ed, name))} |\n" for name in _exported(f2ed))
+    return FRONT + "".join(f"| {_link(name)} | {_summary(name, getattr(f2ed, name))} |\n" for name in _exported(f2ed))
 
 
 def _link(name: str) -> str:
@@ -80,8 +80,8 @@ def _link(name: str) -> str:
     return f"`{name}`"
 
 
-def _summary(value: object) -> str:
-    text = "" if _kind(value) == "data" else inspect.getdoc(value) or ""
+def _summary(name: str, value: object) -> str:
+    text = _comment(name, value)[0] if _kind(value) == "data" else inspect.getdoc(value) or ""
     return text.partition("\n")[0].replace("|", "\\|")
 
 
