@@ -1,4 +1,6 @@
-"""All errors of f2ed::
+"""All errors of f2ed.
+
+::
 
     F2edError
     ├── ConfigError        what you asked for cannot work: change a setting, a file or an argument
