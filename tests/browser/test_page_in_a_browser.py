@@ -103,7 +103,7 @@ def test_the_shard_view_crosses_attackers_and_follows_the_chosen_run(page):
 
 def test_lambda_is_drawn_with_the_reasons_for_stopping(page):
     names = [name for name, _ in traces(page, "filter")[0]]
-    assert set(names) == {"the rows left agree", "twice the feared mass is gone"}
+    assert set(names) == {"the remaining rows agree", "a weight of 2f is removed"}
 
 
 def test_every_plot_has_a_caption_and_its_table(page):

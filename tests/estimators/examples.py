@@ -21,10 +21,10 @@ EXAMPLES = {
     e.MoNNA: e.MoNNA(0.2),
     e.DnC: e.DnC(0.2),
     e.Sections: e.Sections(e.FilterL2(0.2), size=7),
-    e.NNM: e.NNM(0.2, e.TrimmedMean(0.2)),
+    e.NNM: e.NNM(0.2, inner=e.TrimmedMean(0.2)),
     e.Bucketing: e.Bucketing(2, e.Median()),
     e.Clipping: e.Clipping(3.0, e.Median()),
-    e.ARC: e.ARC(0.2, e.FilterL2(0.2)),
+    e.ARC: e.ARC(0.2, inner=e.FilterL2(0.2)),
 }
 MEMBERS = get_args(e.AnyEstimator)
 ALL = list(EXAMPLES.values())
@@ -33,7 +33,7 @@ EXTRA = [
     e.FilterL2(0.2, sigma=0.5, variant="released"),
     e.Bulyan(0.2, e.Median()),
     e.Bulyan(0.2, e.TrimmedMean(0.2)),
-    e.NNM(0.2, e.FilterL2(0.2)),
+    e.NNM(0.2, inner=e.FilterL2(0.2)),
     e.Sections(e.Median(), size=None, per_tensor=True),
     e.CenteredClipping(radius=2.0, iterations=3),
     e.Bucketing(2, e.FilterL2(0.2)),

@@ -46,7 +46,7 @@ def told(estimate):
     [
         *((rule, 19, 6007) for rule in ALL + EXTRA),
         *((rule, 200, 30_011) for rule in (e.Mean(), e.FilterL2(0.1), e.NoRegret(0.1), e.GeometricMedian())),
-        *((rule, 200, 30_011) for rule in (e.NNM(0.1, e.Mean()), e.DnC(0.1), e.CenteredClipping(3.0))),
+        *((rule, 200, 30_011) for rule in (e.NNM(0.1, inner=e.Mean()), e.DnC(0.1), e.CenteredClipping(3.0))),
     ],
     ids=lambda value: name(value) if isinstance(value, msgspec.Struct) else str(value),
 )

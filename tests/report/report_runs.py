@@ -101,7 +101,7 @@ def record(head, number, **more):
         "contaminated": bad,
         "eigenvalue": 0.02 * math.exp(-number / 5) + rng.random() * 0.002 if kind == "filter-l2" else None,
         "iterations": 12 if kind == "filter-l2" else 0,
-        "stopped": ("twice the assumed contamination is removed" if number % 4 else "the rows left agree")
+        "stopped": ("a weight of 2f is removed" if number % 4 else "the remaining rows agree")
         if kind == "filter-l2"
         else "",
         "step": 0.5,

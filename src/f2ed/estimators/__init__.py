@@ -1,11 +1,12 @@
-"""Robust means: each takes rows [n, d] and answers an `Estimate`.
+"""Robust means: each takes rows [n, d] and returns an `Estimate`.
 
-To add one, write a frozen struct in a file of its own and name it in `AnyEstimator`: that union is the
-registry, the schema of experiment files and the parameter list of the shared tests.
+To add one, write a frozen struct in its own file and add it to `AnyEstimator`: that union is the registry, the schema
+of experiment files and the parameter list of the shared tests.
 """
 
 from f2ed.estimators._linalg.gram import GramStream
 from f2ed.estimators.base import Estimate, Estimator
+from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.bucketing import Bucketing
 from f2ed.estimators.bulyan import Bulyan
 from f2ed.estimators.centered_clipping import CenteredClipping
@@ -32,6 +33,7 @@ __all__ = [
     "NNM",
     "SMEA",
     "AnyEstimator",
+    "BoundedEstimator",
     "Bucketing",
     "Bulyan",
     "CenteredClipping",

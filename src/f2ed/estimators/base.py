@@ -1,9 +1,9 @@
-"""What every estimator is, and what it answers."""
+"""The estimator interface, and the estimate that it returns."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -14,20 +14,19 @@ from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
 
-__all__ = ["Estimate", "Estimator", "Family", "Fraction", "Weights", "within", "withstood"]
+__all__ = ["Estimate", "Estimator", "Family", "Weights"]
 
 Weights = npt.NDArray[np.float64]
-Fraction = Annotated[float, msgspec.Meta(ge=0.0, lt=0.5)]
 Family = Literal["baseline", "coordinate-wise", "distance-based", "spectral", "pre-aggregation"]
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A robust mean, and what the estimator saw on the way.
+    """A robust mean, with diagnostics.
 
-    `weights` has one entry per row given in, zero for rows not believed, and sums to one; it is None
-    for rules that choose anew in each coordinate. `excluded` names the rows that held NaN or Inf,
-    or numbers whose squares overflow.
+    `weights` has one entry per input row, zero for rejected rows, and sums to one; it is None for rules that select
+    rows in each coordinate separately. `excluded` lists the rows with NaN or Inf, or with values whose squares
+    overflow.
     """
 
     mean: Array
@@ -38,7 +37,7 @@ class Estimate:
     excluded: tuple[int, ...] = ()
 
 
-class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, repr_omit_defaults=True):
     """A robust mean of the rows of a matrix: a frozen value whose fields are its settings."""
 
     title: ClassVar[str]
@@ -57,32 +56,41 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
     ) -> Estimate:
         """Estimate the mean of the honest rows of `updates` [n, d].
 
-        NumPy or torch comes in, the same goes out, on the same device. `previous` is the last answer,
-        for rules that start from it; `tensors` the sizes of the model's parameter tensors, for rules
-        that work on each alone; `rng` serves rules that draw lots, which without it draw the same
-        lots every time.
+        The mean is NumPy or torch like the input, on the same device. `previous` is the last estimate, for rules that
+        start from it; `tensors` are the sizes of the model's parameter tensors, for rules that treat each separately;
+        `rng` is for randomized rules, which without it make the same choices in every call.
         """
         matrix, restore = as_matrix(updates)
         previous = None if previous is None else as_matrix(previous[None])[0][0]
         rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng)
-        # One thread of BLAS: small matrices do better so, and no sum depends on how many there are.
+        # One BLAS thread: faster for small matrices, and no sum depends on the number of threads.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
 
     @abstractmethod
     def estimate(self, rows: Rows) -> Estimate:
-        """Answer for rows that are known to be well formed; the plug-in's own work."""
+        """Estimate from rows that are known to be well formed: the plug-in's own work."""
+
+    def assumed_f(self, n: int) -> int | None:
+        """Return how many of n rows the rule assumes to be malicious; None where it assumes no number."""
+        inner = getattr(self, "inner", None)
+        return inner.assumed_f(self.inner_rows(n, msgspec.structs.asdict(self))) if inner is not None else None
+
+    @classmethod
+    def inner_rows(cls, n: int, settings: Mapping[str, Any]) -> int:  # noqa: ARG003  most wrappers keep the rows
+        """Return how many rows the inner rule sees of n, if the wrapper has these settings."""
+        return n
 
 
 def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
-    """Estimate; if a row turns out not to be finite, leave such rows out and say so."""
-    lots = rows.rng.bit_generator.state
+    """Estimate; if some rows turn out not to be finite, exclude them and estimate again."""
+    state = rows.rng.bit_generator.state
     try:
         return estimator.estimate(rows)
     except NotFiniteError:
         bad = rows.not_finite()
-        rows.rng.bit_generator.state = lots
+        rows.rng.bit_generator.state = state
     kept = np.setdiff1d(np.arange(rows.n), bad)
     if not kept.size:
         raise ConfigError(f"none of the {rows.n} rows is finite (NaN, Inf or overflow in each): nothing to average")
@@ -95,7 +103,7 @@ def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
 
 
 def _summing_to_one(weights: Weights | None) -> Weights | None:
-    """Let the largest weight take up what rounding left, so that the sum is one to the last bit."""
+    """Add the rounding error to the largest weight, so that the sum is exactly one."""
     if weights is None:
         return None
     weights = weights.copy()
@@ -104,20 +112,3 @@ def _summing_to_one(weights: Weights | None) -> Weights | None:
             break
         weights[weights.argmax()] += left
     return weights
-
-
-def withstood(contamination: float, n: int) -> int:
-    """Return the number of rows, floor(contamination n), that a rule must withstand (0.29 of 100 is 29, not 28)."""
-    return int(contamination * n + 1e-9)
-
-
-def within(rule: str, contamination: float, n: int, largest: int, needs: str) -> int:
-    """Return floor(contamination n), or refuse it where it is more than the `largest` number the rule can withstand."""
-    asked = withstood(contamination, n)
-    if asked > largest:
-        what = f"f = {largest}, contamination = {largest / n:.3g}" if largest >= 0 else "none: there are too few rows"
-        raise ConfigError(
-            f"{rule} tolerates f of n rows only if {needs}; contamination = {contamination:g} of {n} is f = {asked}; "
-            f"the largest that works is {what}"
-        )
-    return asked

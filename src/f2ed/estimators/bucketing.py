@@ -1,7 +1,8 @@
 """Bucketing (Karimireddy et al., ICLR 2022)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -14,9 +15,9 @@ __all__ = ["Bucketing"]
 
 
 class Bucketing(Estimator, frozen=True, tag="bucketing"):
-    """Deal the rows at random into buckets of `size` (the last may be smaller) and average each, before the inner rule.
+    """Average random buckets of `size` rows (the last may be smaller), before the inner rule.
 
-    The inner rule sees buckets, so its `contamination` is a fraction of those: one malicious row spoils one.
+    The inner rule sees buckets, so its `contamination` is a share of buckets: one malicious row contaminates one.
     """
 
     title = "Bucketing"
@@ -27,7 +28,7 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
     inner: "registry.AnyEstimator"
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Deal with the generator given to the call."""
+        """Draw the buckets with the generator given to the call."""
         order = rows.rng.permutation(rows.n)
         mixing = np.zeros((-(-rows.n // self.size), rows.n))
         for bucket, first in zip(mixing, range(0, rows.n, self.size), strict=True):
@@ -35,3 +36,9 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
             bucket[members] = 1 / len(members)
         inner = self.inner.estimate(rows.mix(mixing))
         return inner if inner.weights is None else replace(inner, weights=inner.weights @ mixing)
+
+    @classmethod
+    def inner_rows(cls, n: int, settings: Mapping[str, Any]) -> int:
+        """Return the number of buckets; n where the size is not a valid one."""
+        size = settings.get("size")
+        return -(-n // size) if isinstance(size, int) and size > 0 else n

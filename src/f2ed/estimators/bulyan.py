@@ -5,7 +5,8 @@ import numpy.typing as npt
 
 from f2ed.estimators._linalg import columns
 from f2ed.estimators._linalg.rows import Rows
-from f2ed.estimators.base import Estimate, Estimator, Fraction, within
+from f2ed.estimators.base import Estimate
+from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.krum import Krum, krum_scores
 from f2ed.estimators.median import Median
 from f2ed.estimators.trimmed_mean import TrimmedMean
@@ -15,37 +16,42 @@ __all__ = ["Bulyan"]
 Index = npt.NDArray[np.intp]
 
 
-class Bulyan(Estimator, frozen=True, tag="bulyan"):
-    """Let an inner rule choose n - 2f rows one by one, then average what is nearest their median.
+class Bulyan(BoundedEstimator, frozen=True, tag="bulyan"):
+    """Select n - 2f rows one by one with an inner rule, then average the values nearest their median.
 
-    The inner rule points at one row a time: Krum at its answer, the others at the row nearest theirs.
-    Only Krum does so without a pass over the data for each row.
+    Krum (the default) selects the row it returns; the other inner rules select the row nearest their estimate, which
+    costs one pass over the data per row.
     """
 
     title = "Bulyan"
     family = "distance-based"
     paper = "El Mhamdi et al., ICML 2018"
 
-    contamination: Fraction
+    needs = "n >= 4f + 3"
+
     inner: Krum | TrimmedMean | Median | None = None
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Choose rows, then take in each coordinate the n - 4f values nearest the median of the chosen."""
-        feared = within("Bulyan", self.contamination, rows.n, (rows.n - 3) // 4, "n >= 4f + 3")
-        count = rows.n - 2 * feared
+        """Select rows, then average in each coordinate the n - 4f values nearest the median of those selected."""
+        f = self.tolerated(rows.n)
+        count = rows.n - 2 * f
         if self.inner is None or isinstance(self.inner, Krum):
-            chosen = _by_krum(rows, feared, count)
+            chosen = _by_krum(rows, f, count)
         else:
             chosen = _by_distance(rows, self.inner, count)
-        keep = count - 2 * feared
+        keep = count - 2 * f
         return Estimate(rows.select(chosen).fill(lambda block: columns.nearest(columns.sort(block), keep)))
 
+    def max_f(self, n: int) -> int:
+        """Solve n >= 4f + 3."""
+        return (n - 3) // 4
 
-def _by_krum(rows: Rows, feared: int, count: int) -> Index:
+
+def _by_krum(rows: Rows, f: int, count: int) -> Index:
     left = np.arange(rows.n)
     chosen = []
     for _ in range(count):
-        best = int(np.argmin(krum_scores(rows.squares[np.ix_(left, left)], feared))) if len(left) > 1 else 0
+        best = int(np.argmin(krum_scores(rows.squares[np.ix_(left, left)], f))) if len(left) > 1 else 0
         chosen.append(left[best])
         left = np.delete(left, best)
     return np.array(chosen)
@@ -56,8 +62,8 @@ def _by_distance(rows: Rows, inner: TrimmedMean | Median, count: int) -> Index:
     chosen = []
     for _ in range(count):
         remaining = rows.select(left)
-        answer = inner.estimate(remaining).mean
-        best = int(np.argmin(remaining.distances(answer.__getitem__)))
+        center = inner.estimate(remaining).mean
+        best = int(np.argmin(remaining.distances(center.__getitem__)))
         chosen.append(left[best])
         left = np.delete(left, best)
     return np.array(chosen)

@@ -12,10 +12,10 @@ __all__ = ["CenteredClipping"]
 
 
 class CenteredClipping(Estimator, frozen=True, tag="centered-clipping"):
-    """Start at the previous answer and move by the mean of the rows' differences, each clipped to `radius`.
+    """Move the previous estimate by the mean of the rows' differences from it, each clipped to `radius`.
 
-    Without a previous answer it starts at zero; without a radius it clips at the median distance. Its
-    weights tell how much of each row was let through. One direct pass per iteration, no Gram matrix.
+    Without a previous estimate it starts at zero; without a radius it clips at the median distance. The weights show
+    how much of each row passed the clipping. One direct pass per iteration, no Gram matrix.
     """
 
     title = "Centered clipping"
@@ -26,12 +26,12 @@ class CenteredClipping(Estimator, frozen=True, tag="centered-clipping"):
     iterations: Annotated[int, msgspec.Meta(ge=1)] = 1
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Clip and move, as often as asked."""
-        center, let_through = rows.previous, np.ones(rows.n)
+        """Clip and move, `iterations` times."""
+        center, passed = rows.previous, np.ones(rows.n)
         for _ in range(self.iterations):
             distances = np.sqrt(rows.distances(None if center is None else center.__getitem__))
             radius = self.radius or float(np.median(distances))
-            let_through = np.minimum(1, np.divide(radius, distances, out=np.ones(rows.n), where=distances > radius))
-            moved = rows.combine(let_through / rows.n)
-            center = moved if center is None else moved + float(1 - let_through.mean()) * center
-        return Estimate(center, let_through / let_through.sum(), iterations=self.iterations, stopped="clipped")
+            passed = np.minimum(1, np.divide(radius, distances, out=np.ones(rows.n), where=distances > radius))
+            moved = rows.combine(passed / rows.n)
+            center = moved if center is None else moved + float(1 - passed.mean()) * center
+        return Estimate(center, passed / passed.sum(), iterations=self.iterations, stopped="clipped")

@@ -1,4 +1,4 @@
-"""Clipping the rows' lengths before another rule: at a fixed radius, or adaptively (ARC, Allouah et al. 2025)."""
+"""Clipping the norms of the rows before another rule: at a fixed radius, or adaptively (ARC, Allouah et al. 2025)."""
 
 from typing import Annotated
 
@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 import f2ed.estimators as registry
 from f2ed.estimators._linalg.rows import Rows
-from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.base import Estimate, Estimator
+from f2ed.estimators.bounded import BoundedEstimator
 
 __all__ = ["ARC", "Clipping"]
 
 
 class Clipping(Estimator, frozen=True, tag="clipping"):
-    """Shorten every row longer than `radius` to that length, before the inner rule."""
+    """Scale every row with a norm above `radius` down to it, before the inner rule."""
 
     title = "Clipping"
     family = "pre-aggregation"
@@ -24,24 +25,23 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
     inner: "registry.AnyEstimator"
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Measure the lengths in one direct pass."""
+        """Compute the norms in one direct pass."""
         return self.inner.estimate(rows.scale(_factors(_lengths(rows), self.radius)))
 
 
-class ARC(Estimator, frozen=True, tag="arc"):
-    """Shorten the floor(2 f (n - f) / n) longest rows to the length of the longest that is left alone."""
+class ARC(BoundedEstimator, frozen=True, kw_only=True, tag="arc"):
+    """Scale the floor(2 f (n - f) / n) longest rows down to the largest other norm, before the inner rule."""
 
     title = "ARC"
     family = "pre-aggregation"
     paper = "Allouah et al., 2025"
 
-    contamination: Fraction
     inner: "registry.AnyEstimator"
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Find the length to clip at among the rows' own."""
-        feared, lengths = withstood(self.contamination, rows.n), _lengths(rows)
-        clipped = int(2 * feared / rows.n * (rows.n - feared))
+        """Take the clipping radius from the norms of the rows."""
+        f, lengths = self.tolerated(rows.n), _lengths(rows)
+        clipped = int(2 * f / rows.n * (rows.n - f))
         return self.inner.estimate(rows.scale(_factors(lengths, float(np.sort(lengths)[rows.n - clipped - 1]))))
 
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators._linalg.spectrum import widest
-from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.base import Estimate
+from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import uniform
 
 __all__ = ["DnC"]
@@ -15,30 +16,29 @@ __all__ = ["DnC"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class DnC(Estimator, frozen=True, tag="dnc"):
-    """Drop the rows that stick out most along the top direction of a few random coordinates.
+class DnC(BoundedEstimator, frozen=True, tag="dnc"):
+    """Drop the outliers along the top principal direction of random coordinates, and average the rest.
 
-    Each of `draws` picks `coordinates` at random and drops the f rows with the largest scores, `cut`
-    times; the rows that no draw has dropped are averaged. The nearest relative of FilterL2 in use.
+    Each of `draws` samples `coordinates` at random and drops the `cut` f rows with the largest scores; the rows that
+    no draw has dropped are averaged. Of the other rules it is the closest to FilterL2.
     """
 
     title = "DnC"
     family = "spectral"
     paper = "Shejwalkar and Houmansadr, NDSS 2021"
 
-    contamination: Fraction
     draws: Count = 5
     coordinates: Count = 10_000
     cut: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Vote over the draws."""
-        drop = min(withstood(self.contamination * self.cut, rows.n), rows.n - 1)
+        """Keep the rows that survive every draw."""
+        drop = min(int(self.tolerated_share(rows.n) * self.cut * rows.n + 1e-9), rows.n - 1)
         dropped = np.zeros(rows.n)
         for _ in range(self.draws):
             scores = widest(self._sample(rows).gram, np.ones(rows.n)).scores
             dropped[np.argsort(-scores, kind="stable")[:drop]] += 1
-        # If every row was dropped in some draw, those dropped least often stay.
+        # If every row was dropped in some draw, keep those dropped least often.
         weights = uniform(np.flatnonzero(dropped == dropped.min()), rows.n)
         return Estimate(rows.combine(weights), weights, iterations=self.draws)
 

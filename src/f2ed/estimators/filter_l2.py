@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.estimators._linalg.spectrum import widest
-from f2ed.estimators.base import Fraction, Weights, withstood
+from f2ed.estimators.base import Weights
+from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import GramRule, RowWeights
 
 __all__ = ["FilterL2"]
@@ -18,66 +19,64 @@ __all__ = ["FilterL2"]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 
 
-class FilterL2(GramRule, frozen=True, tag="filter-l2"):
-    """Take weight, again and again, from the rows that stick out along the direction of largest variance.
+class FilterL2(GramRule, BoundedEstimator, frozen=True, tag="filter-l2"):
+    """Repeatedly take weight from the outliers along the direction of largest variance.
 
-    By default it needs no scale: it follows the filter until twice the feared mass is gone, and
-    answers the iterate with the smallest largest variance. With `sigma`, a bound on the honest
-    standard deviation in every direction, it stops as soon as the variance is at most eta sigma², as
-    in the paper; `variant = "released"` compares the *square* of the variance with eta sigma², as the
-    released code does. The exact eigenpair comes from the n by n Gram matrix: there is nothing to
-    cut into sections.
+    By default it needs no scale: it runs the filter until a total weight of 2f is removed, and returns the iterate
+    whose largest variance is smallest. With `sigma`, a bound on the honest standard deviation in every direction, it
+    stops as soon as the variance is at most eta sigma², as in the paper; `variant = "released"` compares the *square*
+    of the variance with eta sigma², as the released code does. The exact eigenpair comes from the n by n Gram matrix,
+    so the vector need not be split into sections.
     """
 
     title = "FilterL2"
     family = "spectral"
     paper = "Steinhardt, 2018; Wang et al., 2021"
 
-    contamination: Fraction
     sigma: Positive | None = None
     eta: Positive = 20.0
     variant: Literal["paper", "released"] = "paper"
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
-        """Follow the filter from equal weights."""
-        feared = withstood(self.contamination, len(gram))
-        return self._least_variance(gram, feared) if self.sigma is None else self._below(gram, feared, self.sigma)
+        """Run the filter from equal weights."""
+        f = self.tolerated(len(gram))
+        return self._min_variance(gram, f) if self.sigma is None else self._below(gram, f, self.sigma)
 
-    def _least_variance(self, gram: npt.NDArray[np.float64], feared: int) -> RowWeights:
+    def _min_variance(self, gram: npt.NDArray[np.float64], f: int) -> RowWeights:
         weights = np.ones(len(gram))
-        best, least, steps, stopped = weights, np.inf, 0, "nothing to remove"
-        while weights.sum() > max(len(gram) - 2 * feared, 0) or steps == 0:
+        best, smallest, steps, stopped = weights, np.inf, 0, "nothing to remove"
+        while weights.sum() > max(len(gram) - 2 * f, 0) or steps == 0:
             spread = widest(gram, weights)
-            if spread.eigenvalue < least:
-                best, least = weights, spread.eigenvalue
+            if spread.eigenvalue < smallest:
+                best, smallest = weights, spread.eigenvalue
             if spread.eigenvalue == 0:
-                stopped = "the rows left agree"
+                stopped = "the remaining rows agree"
                 break
-            if feared:
-                stopped = "twice the feared mass is gone"
+            if f:
+                stopped = "a weight of 2f is removed"
             weights = _lighten(weights, spread.scores, weights > 0)
             steps += 1
-        return RowWeights(best / best.sum(), float(least), steps, stopped)
+        return RowWeights(best / best.sum(), float(smallest), steps, stopped)
 
-    def _below(self, gram: npt.NDArray[np.float64], feared: int, sigma: float) -> RowWeights:
+    def _below(self, gram: npt.NDArray[np.float64], f: int, sigma: float) -> RowWeights:
         weights, left = np.ones(len(gram)), np.full(len(gram), fill_value=True)
-        authors, bound = self.variant == "released", self.eta * sigma**2
-        for steps in range(2 * feared + 1):
+        released, bound = self.variant == "released", self.eta * sigma**2
+        for steps in range(2 * f + 1):
             spread = widest(gram, weights)
-            reached = spread.eigenvalue**2 if authors else spread.eigenvalue
+            reached = spread.eigenvalue**2 if released else spread.eigenvalue
             lighter = _lighten(weights, spread.scores, left)
             if reached <= bound or spread.eigenvalue == 0:
                 stopped = "the largest variance is small enough"
-            elif steps == 2 * feared:
-                stopped = "2 floor(contamination n) rows are removed"
+            elif steps == 2 * f:
+                stopped = "2f rows are removed"
             elif not lighter.any():
-                stopped = "the rows left stick out alike"
+                stopped = "the remaining rows deviate equally"
             else:
                 weights = lighter
-                # The authors take out one row a step: its twin, as light by now, is still there to be the next.
+                # The released code removes one row per step: a row with the same score stays and may be removed next.
                 left = (
                     left & (np.arange(len(left)) != np.where(left, spread.scores, -1).argmax())
-                    if authors
+                    if released
                     else weights > 0
                 )
                 continue
@@ -86,9 +85,9 @@ class FilterL2(GramRule, frozen=True, tag="filter-l2"):
 
 
 def _lighten(weights: Weights, scores: npt.NDArray[np.float64], left: npt.NDArray[np.bool_]) -> Weights:
-    """Take weight in proportion to the score; of the rows left, the one that sticks out most loses all of it.
+    """Reduce weights in proportion to the scores; of the remaining rows, the one with the largest score gets zero.
 
-    So do rows that stick out as much but for rounding: a crumb of weight would keep them in the game.
+    So do rows whose score equals it up to rounding, which would otherwise keep a tiny weight.
     """
     most = scores[left].max()
     if not most > 0:

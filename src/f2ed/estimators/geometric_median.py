@@ -11,11 +11,11 @@ from f2ed.estimators.gram_rule import GramRule, RowWeights
 __all__ = ["GeometricMedian"]
 
 _CONVERGED = 1e-7  # of the typical distance, moved in one step
-_NEAREST = 1e-6  # of the typical distance: nearer rows count as being at this distance
+_NEAREST = 1e-6  # of the typical distance: rows closer than this count as being this far
 
 
 class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
-    """Answer the point whose distances to all rows have the smallest sum, to convergence."""
+    """Return the point with the smallest sum of distances to all rows, iterated to convergence."""
 
     title = "Geometric median"
     family = "distance-based"
@@ -24,7 +24,7 @@ class GeometricMedian(GramRule, frozen=True, tag="geometric-median"):
     iterations: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
-        """Weigh each row by one over its distance from the current point, until nothing moves."""
+        """Weigh each row by the inverse of its distance from the current point, until it converges."""
         weights = np.full(len(gram), 1 / len(gram))
         lengths = gram.diagonal()
         stopped = "the iteration cap was reached"

@@ -13,7 +13,7 @@ __all__ = ["GramRule", "RowWeights", "uniform"]
 
 
 class RowWeights(NamedTuple):
-    """The weights of the rows, summing to one, and what led to them."""
+    """The weights of the rows, summing to one, with the diagnostics of an `Estimate`."""
 
     weights: Weights
     eigenvalue: float | None = None
@@ -22,11 +22,11 @@ class RowWeights(NamedTuple):
 
 
 class GramRule(Estimator, frozen=True):
-    """A rule that does not care about rotations and answers with a weighted mean of the rows."""
+    """A rotation-invariant rule whose estimate is a weighted mean of the rows."""
 
     @abstractmethod
     def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
-        """Weigh n rows, given their Gram matrix [n, n] about any common center."""
+        """Return weights for n rows, given their Gram matrix [n, n] about any common center."""
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh, then combine."""

@@ -1,4 +1,4 @@
-"""The plain mean: the limit of speed, and no protection at all."""
+"""The plain mean: fastest, and no protection at all."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ __all__ = ["Mean"]
 
 
 class Mean(Estimator, frozen=True, tag="mean"):
-    """Average all rows; one malicious row can move the answer anywhere."""
+    """Average all rows; one malicious row can move the result anywhere."""
 
     title = "Mean"
     family = "baseline"

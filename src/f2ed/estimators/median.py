@@ -8,7 +8,7 @@ __all__ = ["Median"]
 
 
 class Median(Estimator, frozen=True, tag="median"):
-    """Take the middle value of each coordinate; of two middles, their mean."""
+    """Take the median of each coordinate; for an even number of rows, the mean of the two middle values."""
 
     title = "Median"
     family = "coordinate-wise"

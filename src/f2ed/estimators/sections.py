@@ -1,4 +1,4 @@
-"""Any estimator, applied to sections of the vector, each alone (Section 4.1 of Wang et al. 2021)."""
+"""Any estimator, applied to each section of the vector separately (Section 4.1 of Wang et al. 2021)."""
 
 from itertools import accumulate, pairwise
 from typing import Annotated
@@ -16,10 +16,11 @@ __all__ = ["Sections"]
 
 
 class Sections(Estimator, frozen=True, tag="sections"):
-    """Cut the vector every `size` coordinates, and first at the borders of parameter tensors if `per_tensor`.
+    """Split the vector into sections of `size` coordinates and estimate each separately.
 
-    The paper did so to afford its dense FilterL2, at the price of a factor √k in error and an attack on
-    the seams. It is here to reproduce the paper. Weights are averaged over the coordinates.
+    With `per_tensor` it splits at the boundaries of parameter tensors first. The paper did this to afford its dense
+    FilterL2; k sections cost a factor √k in error, and HIDRA attacks them. It is here to reproduce the paper. Weights
+    are averaged over the coordinates.
     """
 
     title = "Sections"
@@ -31,7 +32,7 @@ class Sections(Estimator, frozen=True, tag="sections"):
     per_tensor: bool = False
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Estimate section after section."""
+        """Estimate one section after another."""
         cuts = self._cuts(rows)
         parts = [self.inner.estimate(rows.section(slice(*cut))) for cut in pairwise(cuts)]
         xp = namespace(rows.matrix)
@@ -53,6 +54,8 @@ class Sections(Estimator, frozen=True, tag="sections"):
             if rows.tensors is None:
                 raise ConfigError("per_tensor needs the sizes of the model's tensors: call with tensors=[…]")
             if sum(rows.tensors) != rows.d or min(rows.tensors) < 1:
-                raise ConfigError(f"the tensors' sizes {list(rows.tensors)} do not add up to {rows.d} coordinates")
+                raise ConfigError(
+                    f"tensors = {list(rows.tensors)} must be positive sizes that add up to {rows.d} coordinates"
+                )
             borders = list(accumulate(rows.tensors, initial=0))
         return [cut for low, high in pairwise(borders) for cut in range(low, high, self.size or high)] + [rows.d]

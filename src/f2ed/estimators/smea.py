@@ -8,38 +8,36 @@ import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.spectrum import widest
-from f2ed.estimators.base import Fraction, withstood
+from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
 __all__ = ["SMEA"]
 
 Matrix = npt.NDArray[np.float64]
-_MOST_SETS = 5_000_000
+_MAX_SETS = 5_000_000
 
 
-class SMEA(GramRule, frozen=True, tag="smea"):
-    """Average the n - f rows whose covariance has the smallest top eigenvalue, over all such sets.
+class SMEA(GramRule, BoundedEstimator, frozen=True, tag="smea"):
+    """Average the n - f rows whose covariance has the smallest top eigenvalue.
 
-    Exact, yet few eigenproblems are solved: the variance of every set along one fixed direction bounds
-    its top eigenvalue from below, and the set with the smallest bound is solved next, which gives
-    a direction more. Refuses more than five million sets.
+    Exact, yet few eigenproblems are solved: the variance of a set along any fixed direction bounds its top eigenvalue
+    from below; the set with the smallest bound is solved next, which yields another direction. More than five million
+    sets are refused.
     """
 
     title = "SMEA"
     family = "spectral"
     paper = "Allouah et al., ICML 2023"
 
-    contamination: Fraction
-
     def weigh(self, gram: Matrix) -> RowWeights:
-        """Tighten the bounds until the set with the smallest one attains it."""
+        """Tighten the bounds until the set with the smallest bound attains it."""
         n = len(gram)
-        drop = withstood(self.contamination, n)
-        if comb(n, drop) > _MOST_SETS:
-            fits = next(f for f in range(drop, -1, -1) if comb(n, f) <= _MOST_SETS)
+        drop = self.tolerated(n)
+        if comb(n, drop) > _MAX_SETS:
+            fits = next(f for f in range(drop, -1, -1) if comb(n, f) <= _MAX_SETS)
             raise ConfigError(
                 f"SMEA would compare {comb(n, drop):,} sets of {n - drop} of {n} rows; the largest f that works "
-                f"is {fits}, contamination = {fits / n:.3g}. FilterL2 needs no sets"
+                f"is {fits}, contamination = {fits / n:.3g}. FilterL2 compares no sets"
             )
         dropped = np.array(list(combinations(range(n), drop)), dtype=np.intp).reshape(comb(n, drop), drop)
         bounds = np.zeros(len(dropped))
@@ -52,13 +50,13 @@ class SMEA(GramRule, frozen=True, tag="smea"):
             solved += 1
             if spread.eigenvalue <= bounds[best] * (1 + 1e-12):
                 kept = np.flatnonzero(weights)
-                return RowWeights(uniform(kept, n), spread.eigenvalue, solved, "no other set can be narrower")
+                return RowWeights(uniform(kept, n), spread.eigenvalue, solved, "no other set has a smaller eigenvalue")
             bounds = np.maximum(bounds, _variance(spread.along, dropped))
             bounds[best] = spread.eigenvalue
 
 
 def _variance(along: npt.NDArray[np.float64], dropped: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """Return the variance of the coordinates `along` a direction, for every set of rows dropped."""
+    """Return the variance of the coordinates `along` a direction, for every set of dropped rows."""
     left = len(along) - dropped.shape[1]
     out = along[dropped]
     mean = (along.sum() - out.sum(axis=1)) / left

@@ -3,23 +3,22 @@
 from f2ed.core.arrays import Array
 from f2ed.estimators._linalg import columns
 from f2ed.estimators._linalg.rows import Rows
-from f2ed.estimators.base import Estimate, Estimator, Fraction, withstood
+from f2ed.estimators.base import Estimate
+from f2ed.estimators.bounded import BoundedEstimator
 
 __all__ = ["TrimmedMean"]
 
 
-class TrimmedMean(Estimator, frozen=True, tag="trimmed-mean"):
-    """Drop the `contamination` smallest and the `contamination` largest values of each coordinate, then average."""
+class TrimmedMean(BoundedEstimator, frozen=True, tag="trimmed-mean"):
+    """Drop the f smallest and the f largest values of each coordinate, then average."""
 
     title = "Trimmed mean"
     family = "coordinate-wise"
     paper = "Yin et al., ICML 2018"
 
-    contamination: Fraction
-
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column and average its middle."""
-        drop = withstood(self.contamination, rows.n)
+        drop = self.tolerated(rows.n)
 
         def middle(block: Array) -> Array:
             kept = columns.sort(block)[drop : rows.n - drop]

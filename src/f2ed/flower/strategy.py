@@ -19,7 +19,6 @@ from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.roster import Roster
 from f2ed.estimators import Estimate, Estimator, FilterL2
-from f2ed.estimators.base import withstood
 from f2ed.flower import checkpoint
 from f2ed.flower.arrays import Vector, fingerprint, flat, moved
 from f2ed.flower.node_registry import Directory
@@ -91,7 +90,7 @@ class F2ed:
         self._ledger = Ledger()
         self._secure = secure
         self._insist(shards, schedule)
-        self.malicious = _feared(estimator, self.roster.shards) if malicious is None else malicious
+        self.malicious = estimator.assumed_f(self.roster.shards) or 0 if malicious is None else malicious
         self.min_shards = 2 * self.malicious + 1 if min_shards is None else min_shards
         self._protocol = Protocol(mode=mode, min_crowd=_min_crowd(mode, self.roster.fewest, self.roster.min_crowd))
         self.reports: list[RoundReport] = []
@@ -288,11 +287,6 @@ class F2ed:
             )
         elif not self._secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-
-
-def _feared(estimator: Estimator, shards: int) -> int:
-    """Return how many spoilt rows the estimator is set to withstand."""
-    return withstood(float(getattr(estimator, "contamination", 0.0)), shards)
 
 
 def _min_crowd(mode: str, smallest: int, crowd: int) -> int | None:

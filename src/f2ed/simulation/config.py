@@ -14,7 +14,7 @@ from msgspec import Meta
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.estimators import AnyEstimator, Estimator, Mean
+from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
 from f2ed.guarantees import safe_k
 from f2ed.guarantees.leakage.forecast import LeakMode
 from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
@@ -163,14 +163,14 @@ def _convert(given: dict[str, Any]) -> Experiment:
 
 
 def _settled(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
-    """Fill in the epsilons left out: the worst case, or the most that the rule withstands if that is less."""
-    rows, feared = outline.rows, outline.malicious
+    """Fill in the contamination where it is left out: the worst case, or the most that the rule tolerates if less."""
+    rows = outline.rows
     if not any(_left_out(table, rows)):
         estimator = _estimator(table)
         _check_rows(estimator, rows)
         return estimator
     refusal: ConfigError | None = None
-    for count in range(min(feared, (rows - 1) // 2), -1, -1):
+    for count in range(min(outline.malicious, (rows - 1) // 2), -1, -1):
         estimator = _estimator(_filled(table, count, rows))
         try:
             _check_rows(estimator, rows)
@@ -205,19 +205,18 @@ def _rules() -> dict[str, type[Estimator]]:
 
 def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
     rule = _rules().get(table.get("kind", ""), Mean)
-    if "contamination" in rule.__struct_fields__ and "contamination" not in table:
+    if issubclass(rule, BoundedEstimator) and not {"contamination", "f"} & table.keys():
         yield "contamination"
     if isinstance(table.get("inner"), dict):
         yield from _left_out(table["inner"], rows)
 
 
-def _filled(table: dict[str, Any], feared: int, rows: int) -> dict[str, Any]:
+def _filled(table: dict[str, Any], malicious: int, rows: int) -> dict[str, Any]:
     rule = _rules().get(table.get("kind", ""), Mean)
     filled = dict(table)
-    if "contamination" in rule.__struct_fields__:
-        filled.setdefault("contamination", feared / rows)
+    if issubclass(rule, BoundedEstimator) and "f" not in table:
+        filled.setdefault("contamination", malicious / rows)
     if isinstance(table.get("inner"), dict):
-        size = table.get("size") if table.get("kind") == "bucketing" else 1
-        buckets = -(-rows // size) if isinstance(size, int) and size > 0 else rows
-        filled["inner"] = _filled(table["inner"], min(feared, (buckets - 1) // 2), buckets)
+        inner_rows = rule.inner_rows(rows, table)
+        filled["inner"] = _filled(table["inner"], min(malicious, (inner_rows - 1) // 2), inner_rows)
     return filled

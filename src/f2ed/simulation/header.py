@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 import f2ed
-from f2ed.estimators.base import withstood
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.learning import Partition
 from f2ed.protocol.secagg import Mode, quorum
@@ -66,7 +65,7 @@ def header(
         mode=mode,
         crowd=hidden,
         guarantee=msgspec.to_builtins(holding),
-        tolerated=_tolerated(experiment),
+        tolerated=experiment.estimator.assumed_f(experiment.rows),
         forecast=as_record(forecast(experiment)),
         noise=_noise(experiment, dimension),
         arm=arm,
@@ -92,11 +91,6 @@ def _hidden_among(experiment: Experiment, mode: Mode | Literal["none"]) -> int:
 
 def _named(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _tolerated(experiment: Experiment) -> int | None:
-    contamination = getattr(experiment.estimator, "contamination", None)
-    return None if contamination is None else withstood(contamination, experiment.rows)
 
 
 def _noise(experiment: Experiment, dimension: int) -> NoiseRecord | None:

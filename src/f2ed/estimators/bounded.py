@@ -1,0 +1,66 @@
+"""Rules that assume at most so many malicious rows: as a share of them, or as a count."""
+
+from typing import Annotated, ClassVar, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from f2ed.core.errors import ConfigError
+from f2ed.estimators.base import Estimator
+
+__all__ = ["BoundedEstimator"]
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, lt=0.5)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Contamination(Estimator, frozen=True):
+    contamination: Share | UnsetType = UNSET
+
+
+class BoundedEstimator(_Contamination, frozen=True, kw_only=True):
+    """A rule that takes either `contamination`, the share of rows assumed malicious, or `f`, their number."""
+
+    f: Count | UnsetType = UNSET
+
+    needs: ClassVar[str] = "n >= 2f + 1"
+    """What `max_f` solves for f, as errors quote it."""
+
+    def __post_init__(self) -> None:
+        # A ValueError here reaches the reader of an experiment file with its path.
+        kind = type(self).__struct_config__.tag
+        if self.contamination is UNSET and self.f is UNSET:
+            raise ValueError(f"{kind}: give contamination (a share of the rows, such as 0.1) or f (a number of rows)")
+        if self.contamination is not UNSET and self.f is not UNSET:
+            raise ValueError(f"{kind}: contamination = {self.contamination} and f = {self.f}; give one of the two")
+        if self.f is not UNSET and (not isinstance(self.f, int) or isinstance(self.f, bool) or self.f < 0):
+            raise ValueError(f"{kind}: f = {self.f!r} is not a number of rows: give an integer, at least 0")
+        if self.contamination is not UNSET and not 0 <= self.contamination < 0.5:
+            raise ValueError(
+                f"{kind}: contamination = {self.contamination} is not in [0, 0.5); for a number of rows give f"
+            )
+
+    def assumed_f(self, n: int) -> int:
+        """Return f, or floor(contamination n) (0.29 of 100 is 29, not 28)."""
+        return int(self.contamination * n + 1e-9) if self.contamination is not UNSET else cast("int", self.f)
+
+    def max_f(self, n: int) -> int:
+        """Return the largest f that the rule tolerates among n rows; negative where it cannot work on n rows at all."""
+        return (n - 1) // 2
+
+    def tolerated(self, n: int) -> int:
+        """Return the assumed f, or refuse it where the rule does not tolerate so many."""
+        f, largest = self.assumed_f(n), self.max_f(n)
+        if f > largest:
+            asked = f"contamination = {self.contamination:g} of {n} rows is f = {f}" if self.f is UNSET else f"f = {f}"
+            works = f"f = {largest}, contamination = {largest / n:.3g}" if largest >= 0 else "none: use more rows"
+            raise ConfigError(
+                f"{self.title} tolerates f malicious rows of n only if {self.needs}; here n = {n} and {asked}; "
+                f"the largest that works is {works}"
+            )
+        return f
+
+    def tolerated_share(self, n: int) -> float:
+        """Return the contamination, or f / n, on the same condition."""
+        f = self.tolerated(n)
+        return f / n if self.contamination is UNSET else self.contamination
