@@ -9,7 +9,7 @@ import torch
 
 from f2ed.attacks import AnyAttack, TrimmedMeanAttack
 from f2ed.core.errors import ConfigError
-from f2ed.estimators import AnyEstimator, FilterL2
+from f2ed.estimators import NNM, AnyEstimator, FilterL2, Krum
 from f2ed.records.text import notes, summary
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
 from f2ed.simulation.checkpoint import State, pack, unpack
@@ -144,6 +144,14 @@ def test_contamination_is_at_most_what_the_rule_tolerates():
     assert settled.estimator.contamination == 3 / 15
     header = Simulation(msgspec.structs.replace(settled, rounds=1), workers=1).header
     assert any("tolerate 3 of 15" in note for note in notes(header))
+
+
+def test_a_count_is_taken_as_stated_and_checked_against_the_rows():
+    table = {"kind": "nnm", "f": 1, "inner": "krum"}
+    settled = experiment(SMALL | {"clients": 15, "shards": 5, "malicious": 1, "estimator": table}).estimator
+    assert settled == NNM(f=1, inner=Krum(0.2))
+    with pytest.raises(ConfigError, match=r"estimator: Krum .* n = 5 and f = 2; the largest that works is f = 1"):
+        experiment(SMALL | {"clients": 15, "shards": 5, "estimator": {"kind": "krum", "f": 2}})
 
 
 def test_inner_rules_get_their_contamination_too():

@@ -48,6 +48,14 @@ _LABELS = {
 }
 _NOISE = re.compile(r"noise of (\S+) in each coordinate, (\S+) in all where an update has at most (\S+);")
 _NO_STEP = "no step: "
+_STOPPED = {
+    "twice the feared mass is gone": "a weight of 2f is removed",
+    "2 floor(epsilon n) rows are removed": "2f rows are removed",
+    "the rows left agree": "the remaining rows agree",
+    "the rows left stick out alike": "the remaining rows deviate equally",
+    "all rounds are played": "all 2f steps are done",
+    "no other set can be narrower": "no other set has a smaller eigenvalue",
+}
 
 
 def migrate_header(found: Mapping[str, Any], describe: Describe | None = None) -> dict[str, Any]:
@@ -88,8 +96,10 @@ def migrate_round(found: Mapping[str, Any], crowd: int) -> dict[str, Any]:
     spent = record.pop("epsilon", None)
     record["dp_epsilon"] = dict(enumerate(spent)) if isinstance(spent, list) else spent
     stopped = record.get("stopped")
-    if isinstance(stopped, str) and stopped.startswith(_NO_STEP):
-        record |= {"skipped": stopped.removeprefix(_NO_STEP), "stopped": ""}
+    if isinstance(stopped, str):
+        record["stopped"] = _STOPPED.get(stopped, stopped)
+        if stopped.startswith(_NO_STEP):
+            record |= {"skipped": stopped.removeprefix(_NO_STEP), "stopped": ""}
     return record
 
 
