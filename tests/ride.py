@@ -1,8 +1,8 @@
 """Trace one round and list the files of ours that handle the update, in the order in which it reaches them.
 
 A function handles the update if it receives or returns an array as long as the model (or one row per client or shard
-of that length), masked words or bytes of that length, or a message that holds one. Training before the ride and
-evaluation after it are not part of it: inside `learning` only the function that was called from outside counts.
+of that length), masked words or bytes of that length, or a message that holds one. The ride begins when training has
+returned and ends before evaluation: inside `learning` only the function that was called from outside counts.
 """
 
 import re
@@ -35,6 +35,7 @@ class Tracer:
         self._coordinates = coordinates
         self._files = {}
         self._calls = set()
+        self._over = False
 
     def __enter__(self):
         threading.setprofile(self._event)
@@ -49,10 +50,12 @@ class Tracer:
         return Ride(tuple(self._files), frozenset(self._calls))
 
     def _event(self, frame, event, argument):
-        if event not in {"call", "return"} or (file := ours(frame)) is None:
+        if self._over or event not in {"call", "return"} or (file := ours(frame)) is None:
             return
+        self._over = file == "learning/evaluate.py"
         caller = _caller(frame)
-        if file.startswith("learning/") and caller is not None and caller.startswith("learning/"):
+        training = file.startswith("learning/") and (caller or "").startswith("learning/")
+        if self._over or training:
             return
         values = _arguments(frame) if event == "call" else [argument]
         if any(self._is_update(value) for value in values):
