@@ -69,16 +69,27 @@ def flower(tmp_path_factory):
     return tracer.ride()
 
 
-@pytest.mark.parametrize(("driver", "heading"), [("simulation", "In simulation"), ("flower", "On Flower")])
-class TestRide:
-    def test_the_page_lists_the_files_that_handle_the_update(self, driver, heading, request):
-        assert sorted(documented(heading)) == sorted(request.getfixturevalue(driver).files)
+@pytest.fixture(params=["simulation", "flower"])
+def driver(request):
+    return request.param
 
-    def test_they_are_few(self, driver, heading, request):
-        assert len(request.getfixturevalue(driver).files) <= MOST
 
-    def test_only_the_two_seams_call_up_the_layers(self, driver, heading, request):
-        assert upward(request.getfixturevalue(driver)) == SEAMS[driver]
+@pytest.fixture
+def ride(driver, request):
+    return request.getfixturevalue(driver)
+
+
+def test_the_page_lists_the_files_that_handle_the_update(driver, ride):
+    heading = {"simulation": "In simulation", "flower": "On Flower"}[driver]
+    assert sorted(documented(heading)) == sorted(ride.files)
+
+
+def test_they_are_few(ride):
+    assert len(ride.files) <= MOST
+
+
+def test_only_the_two_seams_call_up_the_layers(driver, ride):
+    assert upward(ride) == SEAMS[driver]
 
 
 def test_an_attack_is_a_detour_of_the_files_that_the_page_lists(simulation):
@@ -92,7 +103,7 @@ def test_both_drivers_share_everything_below_them(simulation, flower):
     simulated, deployed = (
         {file for file in ride.files if file.partition("/")[0] not in own} for ride in (simulation, flower)
     )
-    assert simulated - deployed <= {'protocol/aggregation/step.py'}
+    assert simulated - deployed <= {"protocol/aggregation/step.py"}
 
 
 def test_every_package_has_a_layer():
