@@ -1,39 +1,26 @@
-"""The client's one entry point, for both modes.
+"""The client's entry point, for every scheme.
 
-Every step is a function from state and request to state and reply; `step` picks it. A client refuses whatever
-could cost its privacy, which ends its own part in the round and nobody else's.
+Every step is a function from state and request to state and reply; `step` picks it from the scheme of the terms. A
+client refuses whatever could cost its privacy, which ends its own part in the round and nobody else's.
 """
 
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import msgspec
 
-from f2ed.core.errors import ConfigError, PeerError
+from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.primitives.crypto import KEY_BYTES
+from f2ed.protocol.secagg.checks import accept
 from f2ed.protocol.secagg.member import Contribution, Local, Member
-from f2ed.protocol.secagg.messages import (
-    Alive,
-    AskKey,
-    AskUpload,
-    Confirmations,
-    Delivery,
-    Invite,
-    Peers,
-    Refused,
-    Reply,
-    Request,
-    read_request,
-    write,
-)
-from f2ed.protocol.secagg.schemes import all_or_nothing_client as epoch_client
-from f2ed.protocol.secagg.schemes import dropout_tolerant_client as round_client
-from f2ed.protocol.secagg.state import State, load, store
+from f2ed.protocol.secagg.messages import Message, Opening, Refused, Request, write
+from f2ed.protocol.secagg.schemes import SCHEMES, Scheme, phases, read_request
+from f2ed.protocol.secagg.state import ClientState, load, store
 
 __all__ = ["Answer", "respond", "step"]
 
 
 class Answer(NamedTuple):
-    """What to store and then to send; `refusal` says why, when the reply is a refusal."""
+    """What to store and then to send; `refusal` is the reason, when the reply is a refusal."""
 
     state: bytes
     reply: bytes
@@ -56,37 +43,45 @@ def respond(
 ) -> Answer:
     """Answer one request. Store the new state before sending the reply, or a crash could make it answer twice.
 
-    `state` is what the last answer said to store, or b"" at first; `model` is SHA-256 of the global model that this
-    client was given; `entropy` is 32 fresh bytes of `os.urandom`. A refusal is a reply too: it drops this client
+    `state` is what the last answer returned to be stored, or b"" at first; `model` is SHA-256 of the global model that
+    this client received; `entropy` is 32 fresh bytes of `os.urandom`. A refusal is a reply too: it drops this client
     alone. Errors of the caller, such as an update that is not finite, are raised.
     """
     if len(entropy) != KEY_BYTES:
         raise ConfigError(f"{len(entropy)} bytes of entropy; give {KEY_BYTES} fresh ones from os.urandom to each step")
-    before = load(state, member.job)
+    before = load(state, member.job, phases())
     try:
         after, reply = step(read_request(request), before, member, Local(model, contribution, entropy, threads))
     except PeerError as error:
-        # What the round held in secret goes with it. The key of an epoch stays: nothing was given away under it.
+        # The round's secrets are erased with it. The key of an epoch stays: nothing was revealed under it.
         return Answer(store(msgspec.structs.replace(before, phase=None)), write(Refused(str(error)[:500])), str(error))
     return Answer(store(after), write(reply))
 
 
-def step(request: Request, state: State, member: Member, local: Local) -> tuple[State, Reply]:
-    """Take the step that was asked for, or raise `Refusal` (or another `PeerError`, for what cannot be used)."""
-    match request:
-        case AskKey():
-            return epoch_client.give_key(request, state, member, local)
-        case AskUpload():
-            return epoch_client.upload(request, state, member, local)
-        case Invite():
-            return round_client.advertise(request, state, member, local)
-        case Peers():
-            return round_client.share(request, state, member, local)
-        case Delivery():
-            return round_client.upload(request, state, member, local)
-        case Alive():
-            return round_client.confirm(request, state, member)
-        case Confirmations():
-            return round_client.reveal(request, state, member)
-        case _:
-            assert_never(request)
+def step(request: Request, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Message]:
+    """Take the requested step, or raise `Refusal` (or another `PeerError`, for what cannot be used).
+
+    Terms are accepted here, before the scheme sees them, so that no scheme can forget to.
+    """
+    if isinstance(request, Opening):
+        scheme = _opened(request)
+        accept(member, request.terms)
+    else:
+        scheme = _continued(request, state)
+    return scheme.steps[type(request)](request, state, member, local)
+
+
+def _opened(request: Opening) -> Scheme:
+    mode = request.terms.mode
+    scheme = SCHEMES.get(mode)
+    if scheme is None:
+        raise Refusal(f"terms of an unknown mode {mode!r}; this client knows {', '.join(SCHEMES)}")
+    if type(request) not in scheme.steps:
+        raise Refusal(f"terms of mode {mode!r} came with a request of another mode ({type(request).__name__})")
+    return scheme
+
+
+def _continued(request: Request, state: ClientState) -> Scheme:
+    """Return the scheme of the round that is under way, or else one that knows the request and will refuse it."""
+    known = [scheme for scheme in SCHEMES.values() if type(request) in scheme.steps]
+    return next((scheme for scheme in known if isinstance(state.phase, scheme.phases)), known[0])

@@ -1,22 +1,22 @@
-"""What a client knows by itself, and the terms it will take part under."""
+"""What a client knows by itself, and what the steps of every scheme share."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, final
 
 import msgspec
 
-from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.errors import Refusal
 from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload
-from f2ed.protocol.secagg.state import State
-from f2ed.protocol.secagg.terms import Terms, check
+from f2ed.protocol.secagg.state import ClientState
+from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Contribution", "Local", "Member", "accept", "begin", "masked_upload"]
+__all__ = ["Contribution", "Local", "Member", "begin", "masked_upload"]
 
 Contribution = Callable[[Terms], Words]
-"""Gives the encoded update for the terms; called once, at the step that uploads it. The words are masked in place."""
+"""Returns the encoded update for the terms; called once, at the step that uploads it. The words are masked in place."""
 
 
 @final
@@ -30,17 +30,17 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Everyone's public Ed25519 key, from a source that the server does not control."""
     job: str
     shard: Callable[[int], Collection[ClientId]] | None = None
-    """The members of this client's shard by round, recomputed from the plan; None trusts the server's deal."""
+    """The members of this client's shard by round, recomputed from the public seed; None trusts the server."""
     colluders: int = 0
-    """The fewest colluding members that the terms must allow for."""
-    min_crowd: int = 3
-    """The fewest members among whose updates this client will have its own opened."""
+    """The smallest number of colluding members that the terms must allow for."""
+    min_crowd: int = MIN_CROWD
+    """The smallest number of members, this client included, whose sum may be opened."""
     subsets: int = 100
-    """In how many different sets of survivors of one shard it may be opened: each difference of two sums tells more."""
+    """In how many different sets of survivors of one shard it may be opened: each difference of two sums leaks more."""
     noise: float = 0.0
-    """The least noise in a sum with this client's update that the terms must state, as a multiple of its clip."""
+    """The smallest noise that the terms must state for a sum with this client's update, as a multiple of its clip."""
     clear: bool = False
-    """Whether to upload in the clear when asked to, as simulations do; there is no secrecy then."""
+    """Whether to upload in the clear on request, as simulations do; there is no secrecy then."""
 
     def __repr__(self) -> str:
         """Show everything but the private key."""
@@ -60,33 +60,7 @@ class Local(NamedTuple):
         return f"Local(model={self.model.hex()}, entropy=<secret>)"
 
 
-def accept(member: Member, terms: Terms) -> None:
-    """Refuse terms that this client did not agree to, or that could single it out."""
-    try:
-        check(terms)
-    except ConfigError as error:
-        raise Refusal(f"the terms cannot be accepted: {error}") from None
-    if terms.job != member.job:
-        raise Refusal(f"an invitation to job {terms.job!r}; this client takes part in {member.job!r}")
-    if member.id not in terms.members:
-        raise Refusal(f"client {member.id} is not among the members of shard {terms.shard}")
-    if strangers := [client for client in terms.members if client not in member.roster]:
-        raise Refusal(f"client {strangers[0]} is not on the roster: nobody vouches for its key")
-    if member.shard is not None and tuple(sorted(member.shard(terms.round))) != terms.members:
-        raise Refusal("the members are not those that the roster, the round and the seed give this client's shard")
-    if terms.noise < member.noise:
-        raise Refusal(f"the terms state noise of {terms.noise:g} times the clip; this client asks for {member.noise:g}")
-    if terms.mode == "clear":
-        if not member.clear:
-            raise Refusal("an upload in the clear was asked for; this client only takes part in secret sums")
-        return
-    if terms.colluders < member.colluders:
-        raise Refusal(f"the terms allow for {terms.colluders} colluders; this client asks for {member.colluders}")
-    if terms.min_crowd < member.min_crowd:
-        raise Refusal(f"sums of {terms.min_crowd} may be opened; this client hides among {member.min_crowd} or more")
-
-
-def begin(state: State, terms: Terms) -> State:
+def begin(state: ClientState, terms: Terms) -> ClientState:
     """Raise the high-water mark to this round, or refuse a round that was begun before: its masks would repeat."""
     now = (terms.epoch, terms.round)
     if state.mark >= now:

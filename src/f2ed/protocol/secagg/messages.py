@@ -1,66 +1,69 @@
 """What travels: one frozen struct per message, packed as MessagePack arrays, with bounds on every field.
 
 A request goes from the server to one client, a reply back. Every decoder raises `PeerError` and nothing else, and
-allocates no more than a small multiple of what it was given.
+allocates no more than a small multiple of what it was given. The messages of a single scheme stand in its own file.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, TypeVar, final
+from typing import Annotated, Any, ClassVar, TypeVar, Union, cast, final
 
 import msgspec
 from msgspec import Meta
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import KEY_BYTES, SIGNATURE_BYTES
-from f2ed.protocol.secagg.shamir import SHARE_BYTES
-from f2ed.protocol.secagg.terms import MOST_MEMBERS, Id, Terms
+from f2ed.protocol.secagg.terms import MAX_MEMBERS, Id, Terms
 
 __all__ = [
-    "COMMITMENT_BYTES",
     "TAG_BYTES",
-    "Advertisement",
-    "Alive",
     "AskKey",
     "AskUpload",
-    "Confirmation",
-    "Confirmations",
-    "Delivery",
-    "Invite",
-    "Parcel",
-    "Peers",
+    "Key",
+    "Message",
+    "Opening",
     "Refused",
-    "Reply",
     "Request",
-    "Reveal",
-    "Share",
-    "Shares",
+    "Several",
+    "Signature",
     "SignedKey",
     "Upload",
+    "decode",
     "in_order",
     "read_reply",
-    "read_request",
     "write",
 ]
 
-COMMITMENT_BYTES = 16
 TAG_BYTES = 8
 _CONTROL_BYTES = 1 << 21
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
-Commitment = Annotated[bytes, Meta(min_length=COMMITMENT_BYTES, max_length=COMMITMENT_BYTES)]
-Sealed = Annotated[bytes, Meta(min_length=2 * SHARE_BYTES + 16, max_length=2 * SHARE_BYTES + 16)]
-ShareBytes = Annotated[bytes, Meta(min_length=SHARE_BYTES, max_length=SHARE_BYTES)]
-Tag = Annotated[bytes, Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
-Several = Meta(max_length=MOST_MEMBERS)
+Several = Meta(max_length=MAX_MEMBERS)
+_Tag = Annotated[bytes, Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Anything that travels."""
 
 
-# Both modes: parts and replies.
+class Request(Message, frozen=True):
+    """What a server sends to one client."""
+
+    asks_update: ClassVar[bool] = False
+    """Whether the reply carries the update: the global model must reach the client with this request."""
+    announces_model: ClassVar[bool] = False
+    """Whether the client binds this round to a model that comes later: its SHA-256 must reach it with this request."""
+
+
+class Opening(Request, frozen=True):
+    """A request that states terms; those without terms continue a round that the client has begun."""
+
+    terms: Terms
+
+
+# Replies.
 
 
 @final
@@ -73,72 +76,16 @@ class SignedKey(Message, frozen=True, tag="key"):
 
 
 @final
-class Advertisement(Message, frozen=True, tag="advertise"):
-    """Reply to `Invite`: this round's keys and the commitment to the self seed, signed under the round's context."""
-
-    client: Id
-    channel: Key
-    mask: Key
-    commitment: Key
-    signature: Signature
-
-
-@final
-class Parcel(Message, frozen=True):
-    """Two shares sealed for one peer, and a commitment to each.
-
-    Half of SHA-256 is enough for these: whoever reveals another share needs a second preimage, not a collision.
-    """
-
-    dealer: Id
-    recipient: Id
-    sealed: Sealed
-    mask: Commitment
-    seed: Commitment
-
-
-@final
-class Shares(Message, frozen=True, tag="share"):
-    """Reply to `Peers`: a parcel for every other member, and the commitment to the share of its seed that it keeps."""
-
-    parcels: Annotated[tuple[Parcel, ...], Several]
-    own: Commitment
-
-
-@final
 class Upload(Message, frozen=True, tag="upload"):
-    """Reply to `Delivery` or `AskUpload`: the vector. The tag, from the context, tells uploads of other terms apart."""
+    """The vector. The tag, from the context, distinguishes uploads under other terms."""
 
-    tag: Tag
+    tag: _Tag
     payload: memoryview
 
 
 @final
-class Confirmation(Message, frozen=True, tag="confirm"):
-    """Reply to `Alive`: a signature on who is alive."""
-
-    client: Id
-    signature: Signature
-
-
-@final
-class Share(Message, frozen=True):
-    """One share of one secret of one dealer; which secret follows from whether the dealer is alive."""
-
-    dealer: Id
-    share: ShareBytes
-
-
-@final
-class Reveal(Message, frozen=True, tag="reveal"):
-    """Reply to `Confirmations`, or to `Alive` where the consistency step is skipped: exactly one share per dealer."""
-
-    shares: Annotated[tuple[Share, ...], Several]
-
-
-@final
 class Refused(Message, frozen=True, tag="refused"):
-    """Any reply: the client goes no further in this round, and says why."""
+    """Any reply: the client goes no further in this round, for this reason."""
 
     reason: Annotated[str, Meta(max_length=500)]
 
@@ -147,95 +94,50 @@ class Refused(Message, frozen=True, tag="refused"):
 
 
 @final
-class AskKey(Message, frozen=True, tag="ask-key"):
-    """All-or-nothing, once per epoch."""
-
-    terms: Terms
+class AskKey(Opening, frozen=True, tag="ask-key"):
+    """Once per epoch, in schemes that keep keys."""
 
 
 @final
-class AskUpload(Message, frozen=True, tag="ask-upload"):
-    """All-or-nothing, once per round; in the clear there are no keys."""
+class AskUpload(Opening, frozen=True, tag="ask-upload"):
+    """Once per round, in schemes of one step; in the clear there are no keys."""
 
-    terms: Terms
+    asks_update: ClassVar[bool] = True
+
     keys: Annotated[tuple[SignedKey, ...], Several]
 
 
-@final
-class Invite(Message, frozen=True, tag="invite"):
-    """Dropout-tolerant, step 0."""
+R = TypeVar("R", bound=Message)
 
-    terms: Terms
-
-
-@final
-class Peers(Message, frozen=True, tag="peers"):
-    """Step 1: who advertised (U1)."""
-
-    advertisements: Annotated[tuple[Advertisement, ...], Several]
-
-
-@final
-class Delivery(Message, frozen=True, tag="delivery"):
-    """Step 2: the parcels addressed to one client; their dealers and itself are U2."""
-
-    parcels: Annotated[tuple[Parcel, ...], Several]
-
-
-@final
-class Alive(Message, frozen=True, tag="alive"):
-    """Step 3: whose uploads arrived (U3). The others of U2 are dropped, so nobody can be named as both."""
-
-    clients: Annotated[tuple[Id, ...], Several]
-
-
-@final
-class Confirmations(Message, frozen=True, tag="confirmations"):
-    """Step 4: the signatures on U3."""
-
-    signatures: Annotated[tuple[Confirmation, ...], Several]
-
-
-Request = AskKey | AskUpload | Invite | Peers | Delivery | Alive | Confirmations
-Reply = SignedKey | Advertisement | Shares | Upload | Confirmation | Reveal | Refused
-
-R = TypeVar("R", SignedKey, Advertisement, Shares, Upload, Confirmation, Reveal)
-
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def write(message: Request | Reply) -> bytes:
+def write(message: Message) -> bytes:
     """Return the bytes of a message."""
     return _encode(message)
 
 
-def read_request(data: bytes) -> Request:
-    """Read what the server sent."""
-    return _read(_requests, data, _CONTROL_BYTES)
-
-
 def read_reply(kind: type[R], data: bytes, *, payload: int = 0) -> R:
-    """Read a client's reply of the one kind that was asked for; `payload` is the size of the vector it may carry."""
-    reply = _read(_replies, data, _CONTROL_BYTES + payload)
+    """Read a client's reply of the requested kind; `payload` is the size of the vector that it may carry."""
+    reply = decode((kind, Refused), data, payload=payload)
     if isinstance(reply, Refused):
         raise PeerError(f"it refused: {reply.reason}")
-    if not isinstance(reply, kind):
-        raise PeerError(f"a reply of kind {type(reply).__name__}; {kind.__name__} was asked for")
-    return reply
+    return cast("R", reply)
 
 
-M = TypeVar("M")
-
-
-def _read(decoder: "msgspec.msgpack.Decoder[M]", data: bytes, most: int) -> M:
-    if len(data) > most:
+def decode(kinds: tuple[type[Message], ...], data: bytes, *, payload: int = 0) -> Message:
+    """Read a message of one of these kinds, or raise `PeerError`."""
+    if len(data) > (most := _CONTROL_BYTES + payload):
         raise PeerError(f"a message of {len(data)} bytes; this one has at most {most}")
     try:
-        return decoder.decode(data)
+        return cast("Message", _decoder(kinds).decode(data))
     except (ValueError, RecursionError) as error:  # what msgspec raises for bytes that are not such a message
         raise PeerError(f"a message that cannot be read: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _decoder(kinds: tuple[type[Message], ...]) -> "msgspec.msgpack.Decoder[Any]":
+    return msgspec.msgpack.Decoder(Union[kinds])  # noqa: UP007  the kinds are known at run time only
 
 
 def in_order(what: str, ids: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""The server's one entry point: a generator that leads a shard through one round, in either mode.
+"""The server's entry point: a generator that leads a shard through one round, under any scheme.
 
 It learns the sum of the survivors' vectors, or why there is none. Nothing that a client sends ends it: a client that
-breaks the protocol is dropped, and a shard that cannot be opened says so in its outcome.
+breaks the protocol is dropped, and a shard that cannot be opened states its reason.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -11,25 +11,26 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.primitives.ring import Words
+from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.gather import Replies, Requests
 from f2ed.protocol.secagg.messages import SignedKey
-from f2ed.protocol.secagg.schemes.all_or_nothing_server import agree_on_keys, collect
-from f2ed.protocol.secagg.schemes.dropout_tolerant_server import Round
-from f2ed.protocol.secagg.terms import Terms, bind, check
+from f2ed.protocol.secagg.schemes import scheme_of
+from f2ed.protocol.secagg.schemes.base import ShardRound
+from f2ed.protocol.secagg.terms import Terms, bind
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Outcome", "secure_sum"]
+__all__ = ["ShardSum", "secure_sum"]
 
 
-class Outcome(NamedTuple):
-    """What came of a shard: a total over the survivors, or the reason why it stays closed."""
+class ShardSum(NamedTuple):
+    """The result of one round in one shard: a total over the survivors, or the reason why it stays closed."""
 
     survivors: tuple[ClientId, ...]
     total: Words | None
     reason: str | None
     dropped: Mapping[ClientId, str]
     keys: tuple[SignedKey, ...] = ()
-    """All-or-nothing: the members' keys, to be given to the next round of the same epoch."""
+    """The members' keys, to be given to the next round of the same epoch; empty in schemes that keep none."""
 
 
 def secure_sum(
@@ -39,30 +40,28 @@ def secure_sum(
     model: bytes,
     keys: Sequence[SignedKey] = (),
     threads: int = 2,
-) -> Generator[Requests, Replies, Outcome]:
+) -> Generator[Requests, Replies, ShardSum]:
     """Lead one shard through one round; see `gather` for what may be sent in.
 
-    `model` is SHA-256 of the global model that the clients were given. `keys` are those of the epoch, from the outcome
+    `model` is SHA-256 of the global model that the clients received. `keys` are those of the epoch, from the result
     of an earlier round; without them the members are asked first. Terms that no client may accept raise `ConfigError`.
     """
     check(_readable(terms))
+    scheme = scheme_of(terms.mode)
     context = bind(terms, roster, model)
     dropped: dict[ClientId, str] = {}
     agreed = tuple(keys)
     try:
-        if terms.mode == "dropout-tolerant":
-            survivors, total = yield from Round(terms, roster, context, dropped, threads).run()
-        else:
-            if terms.mode == "all-or-nothing" and not agreed:
-                agreed = yield from agree_on_keys(terms, roster, dropped)
-            survivors, total = yield from collect(terms, context, agreed, dropped)
+        if scheme.keeps_keys and not agreed:
+            agreed = yield from scheme.agree_on_keys(terms, roster, dropped)
+        survivors, total = yield from scheme.add(ShardRound(terms, roster, context, agreed, dropped, threads))
     except PeerError as error:
-        return Outcome((), None, str(error), dropped, agreed)
-    return Outcome(survivors, total, None, dropped, agreed)
+        return ShardSum((), None, str(error), dropped, agreed)
+    return ShardSum(survivors, total, None, dropped, agreed)
 
 
 def _readable(terms: Terms) -> Terms:
-    """Return the terms as clients will read them, or say which field none of them could."""
+    """Return the terms as clients will read them, or raise `ConfigError` for a field that none of them could read."""
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=Terms)
     except msgspec.ValidationError as error:

@@ -3,16 +3,15 @@
 Each phase holds only what later steps need. Moving on is how secrets are erased: store the new state over the old.
 """
 
-from typing import Annotated, final
+from functools import lru_cache
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, cast, final
 
 import msgspec
 from msgspec import Meta
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.secagg.messages import Advertisement
-from f2ed.protocol.secagg.terms import Terms
 
-__all__ = ["Advertised", "Confirmed", "EpochKey", "Held", "Masked", "Phase", "Shared", "State", "load", "store"]
+__all__ = ["ClientState", "EpochKey", "Phase", "Redacted", "load", "store"]
 
 
 class Redacted(msgspec.Struct, frozen=True, array_like=True):
@@ -23,9 +22,13 @@ class Redacted(msgspec.Struct, frozen=True, array_like=True):
         return f"{type(self).__name__}({', '.join(f'{name}=…' for name in self.__struct_fields__)})"
 
 
+class Phase(Redacted, frozen=True):
+    """Where a client stands in a round of several steps; a scheme defines its own phases, each with a tag."""
+
+
 @final
 class EpochKey(Redacted, frozen=True):
-    """All-or-nothing: the private key of an epoch."""
+    """The private key of an epoch, in schemes that keep keys."""
 
     epoch: int
     context: bytes
@@ -33,90 +36,46 @@ class EpochKey(Redacted, frozen=True):
     peers: bytes = b""
     """Digest of the members' keys that were verified last."""
     agreed: tuple[bytes, ...] = ()
-    """The secret with each of those members, in their order; nothing for itself."""
+    """The secret with each of those members, in their order; empty for the client itself."""
+
+
+P = TypeVar("P", bound=Phase)
 
 
 @final
-class Advertised(Redacted, frozen=True, tag="advertised"):
-    """After step 0."""
-
-    terms: Terms
-    context: bytes
-    channel: bytes
-    mask: bytes
-    seed: bytes
-    advertisement: Advertisement
-
-
-@final
-class Shared(Redacted, frozen=True, tag="shared"):
-    """After step 1."""
-
-    terms: Terms
-    context: bytes
-    channel: bytes
-    mask: bytes
-    seed: bytes
-    peers: tuple[Advertisement, ...]
-    own_share: bytes
-
-
-@final
-class Held(Redacted, frozen=True):
-    """The two shares that a dealer entrusted to this client."""
-
-    dealer: int
-    mask: bytes
-    seed: bytes
-
-
-@final
-class Masked(Redacted, frozen=True, tag="masked"):
-    """After step 2: its own keys are gone."""
-
-    terms: Terms
-    context: bytes
-    held: tuple[Held, ...]
-    own_share: bytes
-
-
-@final
-class Confirmed(Redacted, frozen=True, tag="confirmed"):
-    """After step 3."""
-
-    masked: Masked
-    alive: tuple[int, ...]
-
-
-Phase = Advertised | Shared | Masked | Confirmed
-
-
-@final
-class State(msgspec.Struct, frozen=True, array_like=True):
-    """All that a client remembers of one job."""
+class _State(msgspec.Struct, Generic[P], frozen=True, array_like=True):
+    """All that a client remembers of one job; generic, since a scheme brings its own phases."""
 
     job: str
     mark: Annotated[tuple[int, ...], Meta(max_length=2)] = ()
-    """The latest (epoch, round) that was begun: never again, nor an earlier one."""
+    """The latest (epoch, round) that was begun: it never begins again, nor does an earlier one."""
     key: EpochKey | None = None
-    phase: Phase | None = None
+    phase: P | None = None
     opened: dict[bytes, tuple[bytes, ...]] = {}
-    """By company (digest of a shard's members): the distinct sets of survivors in whose sum this client was opened."""
+    """By digest of a shard's members: the distinct sets of survivors in whose sum this client was opened."""
 
 
-def store(state: State) -> bytes:
-    """Return the state as bytes. They hold secrets: keep them as you keep a private key, and overwrite the old ones."""
+ClientState: TypeAlias = _State[Phase]
+
+
+def store(state: ClientState) -> bytes:
+    """Return the state as bytes. They hold secrets: protect them like a private key, and overwrite the old ones."""
     return msgspec.msgpack.encode(state)
 
 
-def load(data: bytes, job: str) -> State:
-    """Read a stored state; no bytes at all are a client that has not begun."""
+def load(data: bytes, job: str, phases: tuple[type[Phase], ...]) -> ClientState:
+    """Read a stored state, in any of these phases; empty bytes are a client that has not begun."""
     if not data:
-        return State(job)
+        return ClientState(job)
     try:
-        state = msgspec.msgpack.decode(data, type=State)
+        state = cast("ClientState", _decoder(phases).decode(data))
     except ValueError as error:
         raise ConfigError(f"a client's stored state cannot be read ({error}); only bytes from `store` can") from None
     if state.job != job:
         raise ConfigError(f"a state of job {state.job!r} was loaded for job {job!r}; keep one state per job")
     return state
+
+
+@lru_cache(maxsize=8)
+def _decoder(phases: tuple[type[Phase], ...]) -> "msgspec.msgpack.Decoder[Any]":
+    return msgspec.msgpack.Decoder(_State[Union[phases]])  # type: ignore[valid-type]  # noqa: UP007

@@ -1,10 +1,6 @@
-"""The client's side of `dropout-tolerant` (Bonawitz et al., CCS 2017, with the checks of its malicious variant).
+"""The client's side, step by step."""
 
-The keys are fresh in every round, and the living unmask the sum with shares of the secrets of all.
-The sets U1 ⊇ U2 ⊇ U3 are who finished advertising, sharing and uploading.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -22,9 +18,13 @@ from f2ed.protocol.primitives.crypto import (
     verify,
 )
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import keys, shamir
-from f2ed.protocol.secagg.member import Local, Member, accept, begin, masked_upload
-from f2ed.protocol.secagg.messages import (
+from f2ed.protocol.secagg import shamir
+from f2ed.protocol.secagg.keys import pair_mask
+from f2ed.protocol.secagg.member import Local, Member, begin, masked_upload
+from f2ed.protocol.secagg.messages import Request, Upload, in_order
+from f2ed.protocol.secagg.schemes.base import ClientStep
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
     Confirmation,
@@ -36,22 +36,18 @@ from f2ed.protocol.secagg.messages import (
     Reveal,
     Share,
     Shares,
-    Upload,
-    in_order,
 )
-from f2ed.protocol.secagg.state import Advertised, Confirmed, Held, Masked, Shared, State
+from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, HeldShares, Masked, Shared
+from f2ed.protocol.secagg.state import ClientState
 from f2ed.protocol.secagg.terms import Terms, bind, place
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["advertise", "confirm", "reveal", "share", "upload"]
+__all__ = ["STEPS"]
 
 
-def advertise(request: Invite, state: State, member: Member, local: Local) -> tuple[State, Advertisement]:
+def advertise(request: Invite, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Advertisement]:
     """Step 0: make this round's keys and publish their public halves."""
     terms = request.terms
-    if terms.mode != "dropout-tolerant":
-        raise Refusal(f"terms of mode {terms.mode!r} came with an invitation of mode 'dropout-tolerant'")
-    accept(member, terms)
     state = begin(state, terms)
     context = bind(terms, member.roster, local.model)
     channel, mask, seed = (derive(local.entropy, salt=context, info=name) for name in (b"channel", b"mask", b"seed"))
@@ -62,25 +58,25 @@ def advertise(request: Invite, state: State, member: Member, local: Local) -> tu
         keys.seed_commitment(context, member.id, seed),
         bytes(64),
     )
-    signature = sign(member.signing_key, keys.advertised(context, message))
+    signature = sign(member.signing_key, keys.advertisement_text(context, message))
     message = msgspec.structs.replace(message, signature=signature)
     return msgspec.structs.replace(state, phase=Advertised(terms, context, channel, mask, seed, message)), message
 
 
-def share(request: Peers, state: State, member: Member, local: Local) -> tuple[State, Shares]:
-    """Step 1: deal the mask key and the seed to everyone who advertised."""
+def share(request: Peers, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Shares]:
+    """Step 1: share the mask key and the seed among everyone who advertised."""
     phase = state.phase
     if not isinstance(phase, Advertised):
         raise _out_of_order("the members' keys", state)
     peers = request.advertisements
     _check_peers(phase, peers, member)
-    own_share, message = _deal(phase, peers, member, local.entropy)
+    own_share, message = _share_secrets(phase, peers, member, local.entropy)
     after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own_share)
     return msgspec.structs.replace(state, phase=after), message
 
 
-def upload(request: Delivery, state: State, member: Member, local: Local) -> tuple[State, Upload]:
-    """Step 2: mask the update for everyone who shared; this client's own keys end here."""
+def upload(request: Delivery, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Upload]:
+    """Step 2: mask the update for everyone who shared; this client's own keys are erased here."""
     phase = state.phase
     if not isinstance(phase, Shared):
         raise _out_of_order("the shares", state)
@@ -89,21 +85,26 @@ def upload(request: Delivery, state: State, member: Member, local: Local) -> tup
     if wrong := [
         parcel.dealer for parcel in request.parcels if parcel.dealer not in public or parcel.dealer == member.id
     ]:
-        raise Refusal(f"a parcel from client {wrong[0]}, which is no peer in this round")
+        raise Refusal(f"a parcel from client {wrong[0]}, which is not a peer in this round")
     _enough("shared", len(request.parcels) + 1, phase.terms)
     agree = agreement(phase.channel)
     held = tuple(_open(phase, parcel, agree(public[parcel.dealer].channel), member) for parcel in request.parcels)
     agree = agreement(phase.mask)
-    masks = [keys.pair_mask(phase.context, agree(public[each.dealer].mask), member.id, each.dealer) for each in held]
+    masks = [pair_mask(phase.context, agree(public[each.dealer].mask), member.id, each.dealer) for each in held]
     masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
     after = Masked(phase.terms, phase.context, held, phase.own_share)
     return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, local)
 
 
-def confirm(request: Alive, state: State, member: Member) -> tuple[State, Confirmation | Reveal]:
-    """Step 3: sign who is alive, for the others to see that all were told the same.
+def confirm(
+    request: Alive,
+    state: ClientState,
+    member: Member,
+    local: Local,  # noqa: ARG001  every step is called alike
+) -> tuple[ClientState, Confirmation | Reveal]:
+    """Step 3: sign who is alive, so that the others can see that all received the same list.
 
-    Under terms that are strict enough to skip this step, it is step 4 already.
+    Under terms that are strict enough to skip this step, it is already step 4.
     """
     phase = state.phase
     if not isinstance(phase, Masked):
@@ -111,11 +112,16 @@ def confirm(request: Alive, state: State, member: Member) -> tuple[State, Confir
     _check_alive(phase, request.clients, member)
     if not phase.terms.consistent:
         return _reveal(phase, request.clients, state, member)
-    signature = sign(member.signing_key, keys.confirmed(phase.context, request.clients))
+    signature = sign(member.signing_key, keys.alive_text(phase.context, request.clients))
     return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 
 
-def reveal(request: Confirmations, state: State, member: Member) -> tuple[State, Reveal]:
+def reveal(
+    request: Confirmations,
+    state: ClientState,
+    member: Member,
+    local: Local,  # noqa: ARG001  every step is called alike
+) -> tuple[ClientState, Reveal]:
     """Step 4: reveal one share per dealer, once enough members signed the same list."""
     phase = state.phase
     if not isinstance(phase, Confirmed):
@@ -130,7 +136,7 @@ def reveal(request: Confirmations, state: State, member: Member) -> tuple[State,
         raise Refusal(f"{len(signers)} confirmed who is alive; it takes {phase.masked.terms.threshold}")
     for each in request.signatures:
         try:
-            verify(member.roster[each.client], keys.confirmed(phase.masked.context, phase.alive), each.signature)
+            verify(member.roster[each.client], keys.alive_text(phase.masked.context, phase.alive), each.signature)
         except PeerError:
             raise Refusal(
                 f"client {each.client} confirmed another list of who is alive, or none: a split view"
@@ -138,15 +144,15 @@ def reveal(request: Confirmations, state: State, member: Member) -> tuple[State,
     return _reveal(phase.masked, phase.alive, state, member)
 
 
-def _out_of_order(what: str, state: State) -> Refusal:
+def _out_of_order(what: str, state: ClientState) -> Refusal:
     stage = type(state.phase).__name__.lower() if state.phase else "not in a round"
     return Refusal(f"{what} came out of order or twice; this client is at: {stage}")
 
 
 def _enough(did: str, count: int, terms: Terms) -> None:
-    least = max(terms.threshold, terms.min_crowd)
-    if count < least:
-        raise Refusal(f"{count} members {did}; this round needs {least}")
+    needed = max(terms.threshold, terms.min_crowd)
+    if count < needed:
+        raise Refusal(f"{count} members {did}; this round needs {needed}")
 
 
 def _check_peers(phase: Advertised, peers: Sequence[Advertisement], member: Member) -> None:
@@ -158,15 +164,17 @@ def _check_peers(phase: Advertised, peers: Sequence[Advertisement], member: Memb
         raise Refusal("this client's own keys are absent or were replaced")
     _enough("advertised", len(peers), phase.terms)
     if len({key for peer in peers for key in (peer.channel, peer.mask)}) != 2 * len(peers):
-        raise Refusal("two equal keys among the members: one stands in for another")
+        raise Refusal("two equal keys among the members: one impersonates another")
     for peer in peers:
         try:
-            verify(member.roster[peer.client], keys.advertised(phase.context, peer), peer.signature)
+            verify(member.roster[peer.client], keys.advertisement_text(phase.context, peer), peer.signature)
         except PeerError as error:
             raise Refusal(f"the keys of client {peer.client} come with {error}") from None
 
 
-def _deal(phase: Advertised, peers: Sequence[Advertisement], member: Member, entropy: bytes) -> tuple[bytes, Shares]:
+def _share_secrets(
+    phase: Advertised, peers: Sequence[Advertisement], member: Member, entropy: bytes
+) -> tuple[bytes, Shares]:
     """Cut both secrets into shares, seal each peer's, and keep this client's share of its own seed."""
     masks = _cut(phase, phase.mask, entropy, b"mask coefficients")
     seeds = _cut(phase, phase.seed, entropy, b"seed coefficients")
@@ -177,7 +185,9 @@ def _deal(phase: Advertised, peers: Sequence[Advertisement], member: Member, ent
             continue
         at = place(phase.terms, peer.client) - 1
         key = keys.channel_key(phase.context, agree(peer.channel), member.id, peer.client)
-        sealed = seal(key, masks[at] + seeds[at], associated=keys.associated(phase.context, member.id, peer.client))
+        sealed = seal(
+            key, masks[at] + seeds[at], associated=keys.associated_data(phase.context, member.id, peer.client)
+        )
         commitments = (
             keys.share_commitment(phase.context, kind, member.id, peer.client, each)
             for kind, each in ((b"mask", masks[at]), (b"seed", seeds[at]))
@@ -197,19 +207,19 @@ def _cut(phase: Advertised, secret: bytes, entropy: bytes, info: bytes) -> list[
     return [each.to_bytes(shamir.SHARE_BYTES, "big") for each in shares]
 
 
-def _open(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) -> Held:
-    """Unseal what a dealer entrusted to this client, and see that it is what the dealer committed to."""
+def _open(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) -> HeldShares:
+    """Unseal what a dealer entrusted to this client, and check it against the dealer's commitment."""
     if parcel.recipient != member.id:
         raise Refusal(f"a parcel for client {parcel.recipient} was delivered to client {member.id}")
     key = keys.channel_key(phase.context, agreed, parcel.dealer, member.id)
     try:
-        plain = unseal(key, parcel.sealed, associated=keys.associated(phase.context, parcel.dealer, member.id))
+        plain = unseal(key, parcel.sealed, associated=keys.associated_data(phase.context, parcel.dealer, member.id))
     except PeerError as error:
         raise Refusal(f"from client {parcel.dealer}: {error}") from None
-    held = Held(parcel.dealer, plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
+    held = HeldShares(parcel.dealer, plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
     for kind, each, commitment in ((b"mask", held.mask, parcel.mask), (b"seed", held.seed, parcel.seed)):
         if not same(keys.share_commitment(phase.context, kind, parcel.dealer, member.id, each), commitment):
-            raise Refusal(f"client {parcel.dealer} committed to another share than it dealt")
+            raise Refusal(f"client {parcel.dealer} committed to another share than it sent")
     return held
 
 
@@ -217,14 +227,14 @@ def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> No
     in_order("survivors", alive)
     known = {each.dealer for each in phase.held} | {member.id}
     if unknown := set(alive) - known:
-        raise Refusal(f"client {min(unknown)} is said to be alive and never shared its secrets")
+        raise Refusal(f"client {min(unknown)} is listed as alive but never shared its secrets")
     if member.id not in alive:
-        raise Refusal("this client is said to have dropped out; it uploaded, and its masks stay closed")
+        raise Refusal("this client is listed as dropped, although it uploaded; its masks stay secret")
     _enough("are alive", len(alive), phase.terms)
 
 
-def _reveal(phase: Masked, alive: Sequence[ClientId], state: State, member: Member) -> tuple[State, Reveal]:
-    """Reveal the seed share of the living and the mask share of the others: never both of one dealer."""
+def _reveal(phase: Masked, alive: Sequence[ClientId], state: ClientState, member: Member) -> tuple[ClientState, Reveal]:
+    """Reveal the seed share of each survivor and the mask share of each dropped client: never both of one dealer."""
     opened = _spend(state, phase.terms, alive, member)
     shares = [Share(each.dealer, each.seed if each.dealer in alive else each.mask) for each in phase.held]
     shares.append(Share(member.id, phase.own_share))
@@ -232,15 +242,26 @@ def _reveal(phase: Masked, alive: Sequence[ClientId], state: State, member: Memb
     return msgspec.structs.replace(state, phase=None, opened=opened), Reveal(tuple(shares))
 
 
-def _spend(state: State, terms: Terms, alive: Sequence[ClientId], member: Member) -> dict[bytes, tuple[bytes, ...]]:
-    """Count one more set of survivors of this shard, unless it is known, or refuse it when the budget is spent."""
-    company, subset = digest(*map(unsigned, terms.members))[:16], digest(*map(unsigned, alive))[:16]
-    before = state.opened.get(company, ())
+def _spend(
+    state: ClientState, terms: Terms, alive: Sequence[ClientId], member: Member
+) -> dict[bytes, tuple[bytes, ...]]:
+    """Record one more set of survivors of this shard, unless it is known; refuse it when the budget is spent."""
+    shard, subset = digest(*map(unsigned, terms.members))[:16], digest(*map(unsigned, alive))[:16]
+    before = state.opened.get(shard, ())
     if subset in before:
         return state.opened
     if len(before) >= member.subsets:
         raise Refusal(
             f"this client was opened in {len(before)} different sets of survivors of this shard, as many as it allows; "
-            "their differences tell the server more each time"
+            "their differences leak more to the server each time"
         )
-    return {**state.opened, company: (*before, subset)}
+    return {**state.opened, shard: (*before, subset)}
+
+
+STEPS: Mapping[type[Request], ClientStep] = {
+    Invite: advertise,
+    Peers: share,
+    Delivery: upload,
+    Alive: confirm,
+    Confirmations: reveal,
+}

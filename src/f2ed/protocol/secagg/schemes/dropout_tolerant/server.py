@@ -1,14 +1,17 @@
-"""The server's side of `dropout-tolerant` (Bonawitz et al., CCS 2017)."""
+"""The server's side, step by step."""
 
 from collections.abc import Generator, Mapping
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import agreement, check_exchange_key, exchange_key, same, verify
-from f2ed.protocol.primitives.ring import Words
-from f2ed.protocol.secagg import keys, shamir
-from f2ed.protocol.secagg.gather import Replies, Requests, gather, name_some
+from f2ed.protocol.secagg import shamir
+from f2ed.protocol.secagg.gather import Adder, Replies, Requests, gather, name_some
+from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.masks import Mask, add_masks
-from f2ed.protocol.secagg.messages import (
+from f2ed.protocol.secagg.messages import in_order, read_reply, write
+from f2ed.protocol.secagg.schemes.base import ShardRound, Summation
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
     Confirmation,
@@ -19,42 +22,31 @@ from f2ed.protocol.secagg.messages import (
     Peers,
     Reveal,
     Shares,
-    in_order,
-    read_reply,
-    write,
 )
-from f2ed.protocol.secagg.schemes.all_or_nothing_server import Adder
-from f2ed.protocol.secagg.terms import Terms, place
+from f2ed.protocol.secagg.terms import place
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Round"]
+__all__ = ["DropoutTolerantServer"]
 
 
-class Round:
-    """One round in one shard, step by step; `dropped` says who fell out and why."""
+class DropoutTolerantServer:
+    """One round in one shard, step by step."""
 
-    def __init__(
-        self,
-        terms: Terms,
-        roster: Mapping[ClientId, bytes],
-        context: bytes,
-        dropped: dict[ClientId, str],
-        threads: int,
-    ) -> None:
-        self._terms = terms
-        self._roster = roster
-        self._context = context
-        self._dropped = dropped
-        self._threads = threads
+    def __init__(self, shard: ShardRound) -> None:
+        self._terms = shard.terms
+        self._roster = shard.roster
+        self._context = shard.context
+        self._dropped = shard.dropped
+        self._threads = shard.threads
 
-    def run(self) -> Generator[Requests, Replies, tuple[tuple[ClientId, ...], Words]]:
-        """Return who is in the sum, and the sum; raise `PeerError` with the reason if it stays closed."""
+    def run(self) -> Summation:
+        """Return the survivors and their sum; raise `PeerError` with the reason if it stays closed."""
         peers = yield from self._advertise()
         shares = yield from self._share(peers)
         adder = Adder(self._terms, self._context)
         alive = yield from self._upload(shares, adder)
         revealed = yield from self._unmask(alive, shares)
-        add_masks(adder.total, self._left_over(alive, peers, shares, revealed), threads=self._threads)
+        add_masks(adder.total, self._remaining_masks(alive, peers, shares, revealed), threads=self._threads)
         return alive, adder.total
 
     def _advertise(self) -> Generator[Requests, Replies, dict[ClientId, Advertisement]]:
@@ -64,7 +56,7 @@ class Round:
             message = read_reply(Advertisement, reply)
             if message.client != client:
                 raise PeerError(f"keys in the name of client {message.client}")
-            verify(self._roster[client], keys.advertised(self._context, message), message.signature)
+            verify(self._roster[client], keys.advertisement_text(self._context, message), message.signature)
             fresh = {message.channel, message.mask}
             for key in fresh:
                 check_exchange_key(key)
@@ -75,7 +67,7 @@ class Round:
 
         invite = write(Invite(self._terms))
         peers = yield from gather("keys", dict.fromkeys(self._terms.members, invite), take, self._dropped)
-        self._enough("advertised keys", len(peers), self._terms.min_crowd)
+        self._require("advertised keys", len(peers), self._terms.min_crowd)
         return peers
 
     def _share(self, peers: Mapping[ClientId, Advertisement]) -> Generator[Requests, Replies, dict[ClientId, Shares]]:
@@ -90,7 +82,7 @@ class Round:
 
         ask = write(Peers(tuple(peers.values())))
         shares = yield from gather("shares", dict.fromkeys(peers, ask), take, self._dropped)
-        self._enough("shared their secrets", len(shares), self._terms.min_crowd)
+        self._require("shared their secrets", len(shares), self._terms.min_crowd)
         return shares
 
     def _upload(
@@ -103,7 +95,7 @@ class Round:
                     boxes[parcel.recipient].append(parcel)
         requests = {client: write(Delivery(tuple(box))) for client, box in boxes.items()}
         uploaded = yield from gather("upload", requests, adder.take, self._dropped)
-        self._enough("uploaded", len(uploaded), self._terms.min_crowd)
+        self._require("uploaded", len(uploaded), self._terms.min_crowd)
         return tuple(uploaded)
 
     def _unmask(
@@ -128,11 +120,11 @@ class Round:
             return {each.dealer: int.from_bytes(each.share, "big") for each in message.shares}
 
         revealed = yield from gather("unmasking", requests, take, self._dropped)
-        self._enough("revealed their shares", len(revealed), self._terms.threshold)
+        self._require("revealed their shares", len(revealed), self._terms.threshold)
         return revealed
 
     def _confirm(self, requests: Requests, alive: tuple[ClientId, ...]) -> Generator[Requests, Replies, Requests]:
-        text = keys.confirmed(self._context, alive)
+        text = keys.alive_text(self._context, alive)
 
         def take(client: ClientId, reply: bytes) -> Confirmation:
             message = read_reply(Confirmation, reply)
@@ -142,53 +134,55 @@ class Round:
             return message
 
         confirmed = yield from gather("confirmation", requests, take, self._dropped)
-        self._enough("confirmed who is alive", len(confirmed), self._terms.threshold)
+        self._require("confirmed who is alive", len(confirmed), self._terms.threshold)
         return dict.fromkeys(confirmed, write(Confirmations(tuple(confirmed.values()))))
 
-    def _left_over(
+    def _remaining_masks(
         self,
         alive: tuple[ClientId, ...],
         peers: Mapping[ClientId, Advertisement],
         shares: Mapping[ClientId, Shares],
         revealed: Mapping[ClientId, Mapping[ClientId, int]],
     ) -> list[Mask]:
-        """Return the masks that did not cancel, with the sign that takes them away."""
-        helpers = {client: place(self._terms, client) for client in list(revealed)[: self._terms.threshold]}
+        """Return the masks that did not cancel, with the sign that removes them."""
+        revealers = {client: place(self._terms, client) for client in list(revealed)[: self._terms.threshold]}
         masks = []
         for dealer in shares:
-            dealt = {x: revealed[client][dealer] for client, x in helpers.items()}
-            secret = self._rebuild(dealer, dealt, peers[dealer], alive=dealer in alive)
+            received = {x: revealed[client][dealer] for client, x in revealers.items()}
+            secret = self._rebuild(dealer, received, peers[dealer], alive=dealer in alive)
             if dealer in alive:
                 masks.append(keys.seed_mask(self._context, dealer, secret)._replace(negative=True))
             else:
-                # The dropped one would have applied its half of each pair; applying it now cancels the other half.
+                # The dropped client would have applied its half of each pair; applying it now cancels the other half.
                 agree = agreement(secret)
-                masks += [keys.pair_mask(self._context, agree(peers[peer].mask), dealer, peer) for peer in alive]
+                masks += [pair_mask(self._context, agree(peers[peer].mask), dealer, peer) for peer in alive]
         return masks
 
-    def _rebuild(self, dealer: ClientId, dealt: Mapping[int, int], advertised: Advertisement, *, alive: bool) -> bytes:
+    def _rebuild(
+        self, dealer: ClientId, received: Mapping[int, int], advertised: Advertisement, *, alive: bool
+    ) -> bytes:
         """Return a dealer's seed or mask key, checked against what it advertised."""
-        number = shamir.combine(dealt)
+        number = shamir.combine(received)
         if number < 2**256:
             secret = number.to_bytes(32, "big")
             if alive and same(keys.seed_commitment(self._context, dealer, secret), advertised.commitment):
                 return secret
             if not alive and same(exchange_key(secret), advertised.mask):
                 return secret
-        raise PeerError(f"the secret of client {dealer} cannot be rebuilt: it dealt shares that do not fit together")
+        raise PeerError(f"the secret of client {dealer} cannot be rebuilt: the shares that it sent are inconsistent")
 
-    def _enough(self, did: str, count: int, least: int) -> None:
-        if count < least:
-            silent = name_some(self._dropped) or "none"
+    def _require(self, did: str, count: int, needed: int) -> None:
+        if count < needed:
+            who = name_some(self._dropped) or "none"
             raise PeerError(
-                f"{count} of {len(self._terms.members)} members {did}, and it takes {least}; dropped: client {silent}"
+                f"{count} of {len(self._terms.members)} members {did}, and it takes {needed}; dropped: client {who}"
             )
 
 
 def _commitments(
     kinds: Mapping[ClientId, bytes], shares: Mapping[ClientId, Shares]
 ) -> dict[tuple[ClientId, ClientId], bytes]:
-    """Return by (dealer, recipient) the commitment to the one share that is now to be revealed."""
+    """Return the commitment to the one share that is to be revealed now, by (dealer, recipient)."""
     found = {
         (dealer, parcel.recipient): parcel.seed if kinds[dealer] == b"seed" else parcel.mask
         for dealer, message in shares.items()

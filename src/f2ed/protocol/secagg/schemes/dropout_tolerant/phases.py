@@ -1,0 +1,64 @@
+"""Where a client stands between two steps, with only the secrets that later steps need."""
+
+from typing import final
+
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement
+from f2ed.protocol.secagg.state import Phase, Redacted
+from f2ed.protocol.secagg.terms import Terms
+
+__all__ = ["PHASES", "Advertised", "Confirmed", "HeldShares", "Masked", "Shared"]
+
+
+@final
+class Advertised(Phase, frozen=True, tag="advertised"):
+    """After step 0."""
+
+    terms: Terms
+    context: bytes
+    channel: bytes
+    mask: bytes
+    seed: bytes
+    advertisement: Advertisement
+
+
+@final
+class Shared(Phase, frozen=True, tag="shared"):
+    """After step 1."""
+
+    terms: Terms
+    context: bytes
+    channel: bytes
+    mask: bytes
+    seed: bytes
+    peers: tuple[Advertisement, ...]
+    own_share: bytes
+
+
+@final
+class HeldShares(Redacted, frozen=True):
+    """The two shares that a dealer entrusted to this client."""
+
+    dealer: int
+    mask: bytes
+    seed: bytes
+
+
+@final
+class Masked(Phase, frozen=True, tag="masked"):
+    """After step 2: this client's own keys are erased."""
+
+    terms: Terms
+    context: bytes
+    held: tuple[HeldShares, ...]
+    own_share: bytes
+
+
+@final
+class Confirmed(Phase, frozen=True, tag="confirmed"):
+    """After step 3."""
+
+    masked: Masked
+    alive: tuple[int, ...]
+
+
+PHASES = (Advertised, Shared, Masked, Confirmed)
