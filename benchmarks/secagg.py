@@ -44,9 +44,10 @@ from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.client import respond
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.member import Member
-from f2ed.protocol.secagg.messages import Upload, read_request, write
-from f2ed.protocol.secagg.server import Outcome, secure_sum
-from f2ed.protocol.secagg.terms import Terms, quorum
+from f2ed.protocol.secagg.messages import Upload, write
+from f2ed.protocol.secagg.schemes import read_request, scheme_of
+from f2ed.protocol.secagg.server import ShardSum, secure_sum
+from f2ed.protocol.secagg.terms import Terms
 from f2ed.protocol.sharding import assign_shards
 
 ENCODING = Encoding(clip_value=0.1, bits=20, ring=32)
@@ -222,7 +223,7 @@ class Shard:
         members = tuple(range(2**63, 2**63 + s))  # ids as long as those of a deployment
         secrets = {client: os.urandom(32) for client in members}
         roster = {client: signing_key(secret) for client, secret in secrets.items()}
-        threshold, min_crowd = quorum(mode, s)
+        threshold, min_crowd = scheme_of(mode).quorum(s)
         self.terms = Terms(
             job="benchmark",
             epoch=0,
@@ -251,7 +252,7 @@ class Shard:
 
     def _lead(self, roster: dict, keys: tuple) -> None:
         self.server = secure_sum(self.terms, roster, model=MODEL, keys=keys)
-        self.outcome: Outcome | None = None
+        self.outcome: ShardSum | None = None
 
     def next_round(self, update: np.ndarray) -> None:
         """Go on to the next round of the epoch; the keys are kept."""

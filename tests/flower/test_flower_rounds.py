@@ -180,7 +180,7 @@ STEPS = ["Invite", "Peers", "Delivery", "Alive", "Confirmations"]
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_client_may_die_at_any_step_of_the_tolerant_mode(federation, step):
-    from f2ed.protocol.secagg.messages import read_request
+    from f2ed.protocol.secagg.schemes import read_request
 
     grid, nodes, roster = federation(10, 2)
     victim = roster.plan(0).shards[0][0]

@@ -10,26 +10,20 @@ from hypothesis import strategies as st
 from f2ed.core.errors import PeerError
 from f2ed.core.randomness import stream
 from f2ed.protocol.secagg import Member, Terms, respond, secure_sum, signing_key
-from f2ed.protocol.secagg.messages import (
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.schemes import read_request
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
-    AskKey,
-    AskUpload,
     Confirmation,
     Confirmations,
     Delivery,
     Invite,
     Parcel,
     Peers,
-    Refused,
     Reveal,
     Share,
     Shares,
-    SignedKey,
-    Upload,
-    read_reply,
-    read_request,
-    write,
 )
 
 TERMS = Terms(

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import torch
 
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, read_request
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused
+from f2ed.protocol.secagg.schemes import read_request
 from f2ed.simulation import Simulation, experiment
 from f2ed.simulation import shard_rows as rows_module
 from f2ed.simulation.checkpoint import pack, unpack

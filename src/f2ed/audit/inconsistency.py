@@ -22,8 +22,8 @@ from f2ed.core.errors import PeerError
 from f2ed.learning import Data, Samples, flatten
 from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Member, Ring, Words, respond, signing_key
-from f2ed.protocol.secagg.messages import Upload, read_reply, write
+from f2ed.protocol.secagg import Member, Ring, Upload, Words, read_reply, respond, signing_key, write
+from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import ClientId, assign_shards
 
 __all__ = ["Lie", "lie"]
@@ -64,7 +64,7 @@ def lie(
         coordinates=len(updates[0]),
         encoding=_ENCODING,
         roster=players.roster,
-        protocol=Protocol(mode="all-or-nothing"),
+        protocol=Protocol(mode=AllOrNothing.mode),
     )
     plan = assign_shards(players.roster, shards=1, epoch=0, seed=b"")
     means, audit = shard_means(players, plan, task, threads=1)

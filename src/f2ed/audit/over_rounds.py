@@ -11,10 +11,12 @@ from f2ed.audit.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.audit.findings import Course, Finding, Interval, interval_of_mean
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.exposure import Meter, Sums
-from f2ed.guarantees.leakage.forecast import LeakMode, opened_sums, recovered_cosine, smallest_k
+from f2ed.guarantees.leakage.forecast import opened_sums, recovered_cosine, smallest_k
 from f2ed.learning import Cohort, Data, Training, TrainingJob, flatten, split_samples
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Pathological
+from f2ed.protocol.secagg import MaskedMode
+from f2ed.protocol.secagg.schemes import AllOrNothing, DropoutTolerant
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
 __all__ = ["follow", "schedules"]
@@ -81,24 +83,24 @@ def follow(
 
 def schedules(
     clients: int, shards: int, rounds: int, schedule: Schedule, client_dropout: float
-) -> dict[str, tuple[Schedule, float, LeakMode]]:
+) -> dict[str, tuple[Schedule, float, MaskedMode]]:
     """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
     k = smallest_k(clients=clients, shards=shards, rounds=rounds)
-    kinds: dict[str, tuple[Schedule, float, LeakMode]] = {
-        "every-round": (EveryRound(), 0.0, "all-or-nothing"),
-        f"every-k-rounds, k = {k}": (EveryKRounds(k), 0.0, "all-or-nothing"),
-        "fixed": (Fixed(), 0.0, "all-or-nothing"),
-        "batches of 2": (Batches(2), 0.0, "all-or-nothing"),
+    kinds: dict[str, tuple[Schedule, float, MaskedMode]] = {
+        "every-round": (EveryRound(), 0.0, AllOrNothing.mode),
+        f"every-k-rounds, k = {k}": (EveryKRounds(k), 0.0, AllOrNothing.mode),
+        "fixed": (Fixed(), 0.0, AllOrNothing.mode),
+        "batches of 2": (Batches(2), 0.0, AllOrNothing.mode),
     }
     if isinstance(schedule, EveryKRounds) and schedule.k != k:
-        kinds[f"every-k-rounds, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
+        kinds[f"every-k-rounds, k = {schedule.k}"] = (schedule, 0.0, AllOrNothing.mode)
     if isinstance(schedule, Batches) and schedule != Batches(2):
-        kinds[f"batches of {schedule.size}, k = {schedule.k}"] = (schedule, 0.0, "all-or-nothing")
+        kinds[f"batches of {schedule.size}, k = {schedule.k}"] = (schedule, 0.0, AllOrNothing.mode)
     if client_dropout:
         silent = f"{100 * client_dropout:g} % drop out"
-        kinds[f"every-round, {silent}"] = (EveryRound(), client_dropout, "all-or-nothing")
-        kinds[f"fixed, {silent}, all-or-nothing"] = (Fixed(), client_dropout, "all-or-nothing")
-        kinds[f"fixed, {silent}, dropout-tolerant"] = (Fixed(), client_dropout, "dropout-tolerant")
+        kinds[f"every-round, {silent}"] = (EveryRound(), client_dropout, AllOrNothing.mode)
+        kinds[f"fixed, {silent}, {AllOrNothing.mode}"] = (Fixed(), client_dropout, AllOrNothing.mode)
+        kinds[f"fixed, {silent}, {DropoutTolerant.mode}"] = (Fixed(), client_dropout, DropoutTolerant.mode)
     return kinds
 
 

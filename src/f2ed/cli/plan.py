@@ -13,9 +13,10 @@ from rich.table import Table
 from f2ed.cli.noise_cost import NoiseCosts, noise_costs, show_noise_costs
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import Guarantee, ShardPlan, contamination, plan_shards
-from f2ed.guarantees.leakage.forecast import Leak, LeakMode, leak, safe_k, smallest_k
+from f2ed.guarantees.leakage.forecast import Leak, leak, safe_k, smallest_k
 from f2ed.guarantees.planner import percent
 from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
 __all__ = ["plan"]
@@ -36,7 +37,7 @@ def plan(
     ] = None,
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
     client_dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
-    mode: Annotated[LeakMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
+    mode: Annotated[MaskedMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
     noise_multiplier: Annotated[
         float | None, Parameter(help="Also show what this noise for differential privacy costs.")
     ] = None,
@@ -108,7 +109,7 @@ def _schedule(text: str) -> Schedule | Literal["auto"]:
 
 
 def _leak(
-    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, client_dropout: float, mode: LeakMode | None
+    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, client_dropout: float, mode: MaskedMode | None
 ) -> Leak:
     if choice.clients >= _MANY:
         Console(stderr=True).print(f"Working out what {rounds} rounds give away; half a minute for 10,000 clients.")
@@ -125,8 +126,12 @@ def _warn(found: Leak, console: Console) -> None:
         console.print(Padding(f"with a new deal every {found.schedule.k} rounds", (0, 0, 0, 2)))
     if not found.leaks:
         return
-    if found.client_dropout and found.mode == "dropout-tolerant" and isinstance(found.schedule, Fixed | Batches):
-        console.print(Padding("- drop-outs open other sums of the same shard; all-or-nothing opens none", (0, 0, 0, 2)))
+    if (
+        found.client_dropout
+        and scheme_of(found.mode).tolerates_dropouts
+        and isinstance(found.schedule, Fixed | Batches)
+    ):
+        console.print(Padding("- dropouts open other sums of the same shard; all-or-nothing opens none", (0, 0, 0, 2)))
         return
     k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
     console.print("One of these changes would close it:")

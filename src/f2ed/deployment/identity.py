@@ -23,7 +23,7 @@ from f2ed.deployment.state_store import FileStore, Store
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import Member, signing_key
+from f2ed.protocol.secagg import MIN_CROWD, Member, signing_key
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
@@ -61,7 +61,7 @@ class Identity(NamedTuple):
             roster=self.roster.keys,
             job=self.roster.job(run),
             shard=lambda round_: self.roster.shard_of(self.id, round_),
-            min_crowd=max(3, self.roster.min_crowd),
+            min_crowd=max(MIN_CROWD, self.roster.min_crowd),
             noise=self.noise,
             clear=self.test,
         )

@@ -22,8 +22,7 @@ from f2ed.flower.context import identity_of
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
 from f2ed.protocol.aggregation import contribution, opening_cost
 from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg import Terms, Words, respond
-from f2ed.protocol.secagg.messages import AskUpload, Delivery, Invite, Refused, read_request, write
+from f2ed.protocol.secagg import Opening, Refused, Terms, Words, read_request, respond, write
 
 __all__ = ["protect"]
 
@@ -73,12 +72,12 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
     with me.store.open(member.job) as desk:
         kept = desk.read()
         model = kept.model or _NO_MODEL
-        if isinstance(asked, AskUpload | Delivery):
+        if asked.asks_update:
             given = fingerprint(_one(message.content, "the request"))
-            if isinstance(asked, Delivery) and given != kept.model:
+            if not isinstance(asked, Opening) and given != kept.model:
                 raise Refusal("the model came with another fingerprint than this round's keys are bound to")
             model = given
-        elif isinstance(asked, Invite):
+        elif asked.announces_model:
             model = _bytes(message.content.config_records[OURS], "model")
             if len(model) != 32:
                 raise Refusal(f"a model's fingerprint of {len(model)} bytes; 32 were expected")

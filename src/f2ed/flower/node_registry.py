@@ -11,7 +11,7 @@ from f2ed.deployment.roster import Roster
 from f2ed.flower.transport import Line
 from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
-from f2ed.protocol.secagg.messages import Refused
+from f2ed.protocol.secagg import Refused
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Directory"]

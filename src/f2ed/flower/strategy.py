@@ -28,7 +28,7 @@ from f2ed.guarantees import guarantee
 from f2ed.protocol.aggregation import Audit, EpochKeys, Protocol, Task, shard_means
 from f2ed.protocol.dp import Ledger, Noise
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import quorum
+from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, scheme_of
 from f2ed.protocol.sharding import ClientId, Fixed
 
 __all__ = ["F2ed"]
@@ -48,7 +48,7 @@ class F2ed:
         roster: Roster | str | Path,
         estimator: Estimator = _DEFAULT,
         shards: int | Literal["auto"] = "auto",
-        mode: Literal["auto", "all-or-nothing", "dropout-tolerant"] = "auto",
+        mode: ModeChoice = "auto",
         schedule: Literal["auto", "fixed", "every-k-rounds", "every-round", "batches"] = "auto",
         min_crowd: int = 4,
         malicious: int | None = None,
@@ -92,7 +92,7 @@ class F2ed:
         self._insist(shards, schedule)
         self.malicious = estimator.assumed_f(self.roster.shards) or 0 if malicious is None else malicious
         self.min_shards = 2 * self.malicious + 1 if min_shards is None else min_shards
-        self._protocol = Protocol(mode=mode, min_crowd=_min_crowd(mode, self.roster.fewest, self.roster.min_crowd))
+        self._protocol = Protocol(mode=mode, min_crowd=max(MIN_CROWD, self.roster.min_crowd))
         self.reports: list[RoundReport] = []
         """One for each round that this object has led."""
         preflight.check(self.roster, self.malicious, min_crowd, accept_no_guarantee=accept_no_guarantee)
@@ -185,10 +185,8 @@ class F2ed:
             epoch=turn // self._key_rounds if isinstance(self.roster.schedule, Fixed) else None,
             secure=self._secure,
         )
-        # In several steps a slow shard would hold up the others; all-or-nothing has one.
-        independent = self._protocol.mode == "dropout-tolerant" or (
-            self._protocol.mode == "auto" and max(map(len, plan.shards)) > 10
-        )
+        # With several steps in lockstep, a slow shard would delay the others.
+        independent = any(scheme_of(self._protocol.mode_for(len(shard))).several_steps for shard in plan.shards)
         means, audit = shard_means(exchange, plan, task, keys=keys, independent=independent)
         self._ledger = self._ledger.charge(audit.privacy_costs)
         estimate, skipped = self._estimate(means, audit)
@@ -287,11 +285,3 @@ class F2ed:
             )
         elif not self._secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-
-
-def _min_crowd(mode: str, smallest: int, crowd: int) -> int | None:
-    """Return the fewest members to open in dropout-tolerant mode: what clients insist on, where the shard allows it."""
-    if mode == "all-or-nothing":
-        return None
-    _, least = quorum("dropout-tolerant", smallest)
-    return max(least, 3, crowd)

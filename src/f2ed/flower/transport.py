@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from f2ed.core.errors import PeerError
 from f2ed.flower.wire import reply_bytes, request_content
-from f2ed.protocol.secagg.messages import AskUpload, Delivery, read_request
+from f2ed.protocol.secagg import read_request
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Line", "Round"]
@@ -120,6 +120,6 @@ class Round:
     def _content(self, request: bytes) -> tuple[RecordDict, float]:
         """Return what a client is sent, and how long it may take."""
         settings = ConfigRecord({"request": request, "model": self.model})
-        if not isinstance(read_request(request), AskUpload | Delivery):
+        if not read_request(request).asks_update:
             return request_content(settings), self._deadline
         return request_content(settings, arrays=self._arrays, config=self._config), self._train_deadline

@@ -16,12 +16,12 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
 from f2ed.guarantees import safe_k
-from f2ed.guarantees.leakage.forecast import LeakMode
 from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.dp import Noise
+from f2ed.protocol.secagg import MaskedMode
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import complaint
 
@@ -93,7 +93,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.schedule.fewest(self.clients, self.rows)
 
     @property
-    def shard_mode(self) -> LeakMode:
+    def shard_mode(self) -> MaskedMode:
         """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
         return self.protocol.mode_for(self.crowd)
 

@@ -11,7 +11,7 @@ import torch
 import f2ed
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.learning import Partition
-from f2ed.protocol.secagg import Mode, quorum
+from f2ed.protocol.secagg import Mode
 from f2ed.protocol.sharding import Assignment
 from f2ed.records import NoiseRecord, Plugin, RunHeader, settings_digest
 from f2ed.simulation.config import Experiment
@@ -80,13 +80,8 @@ def holds(experiment: Experiment, opened: int | None = None) -> Guarantee:
 
 
 def _hidden_among(experiment: Experiment, mode: Mode | Literal["none"]) -> int:
-    """Return in the mean of how many clients, at the least, an update may be seen."""
-    if mode == "all-or-nothing":
-        return experiment.crowd
-    if mode == "dropout-tolerant":
-        protocol = experiment.protocol
-        return protocol.min_crowd or quorum(mode, experiment.crowd, protocol.colluders)[1]
-    return 1
+    """Return the smallest number of clients in whose mean an update may be seen."""
+    return 1 if mode == "none" else experiment.protocol.quorum_for(mode, experiment.crowd).min_crowd
 
 
 def _named(device: torch.device) -> str:

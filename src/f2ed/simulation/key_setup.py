@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from f2ed.protocol.aggregation import Audit, EpochKeys, Task, shard_terms
-from f2ed.protocol.secagg import agree_on_keys
+from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import Assignment
 from f2ed.simulation.transport import Clients, Round
 
@@ -28,9 +28,9 @@ class SetUp(NamedTuple):
 
 def set_up(clients: Clients, exchange: Round, plan: Assignment, task: Task) -> SetUp:
     """Let the members of each all-or-nothing shard agree on keys; other shards need none."""
-    shards = [terms for terms in shard_terms(plan, task) if terms.mode == "all-or-nothing"]
+    shards = [terms for terms in shard_terms(plan, task) if scheme_of(terms.mode).keeps_keys]
     clients.begin_epoch(client for terms in shards for client in terms.members)
-    leaders = [agree_on_keys(terms, task.roster, {}) for terms in shards]
+    leaders = [scheme_of(terms.mode).agree_on_keys(terms, task.roster, {}) for terms in shards]
     asked = [next(leader) for leader in leaders]
     replies = dict(exchange({client: request for each in asked for client, request in each.items()}))
     keys: EpochKeys = {}

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import cache
 
 from f2ed.guarantees import Leak, Meter, leak
-from f2ed.guarantees.leakage.forecast import LeakMode
+from f2ed.protocol.secagg import MaskedMode, scheme_of
+from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import Assignment, Schedule
 from f2ed.records import LeakForecast, LeakReading
 from f2ed.simulation.checkpoint import Away
@@ -29,7 +30,7 @@ def forecast(experiment: Experiment) -> Leak | None:
 
 
 @cache
-def _leak(clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: LeakMode) -> Leak:
+def _leak(clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: MaskedMode) -> Leak:
     """Remember what was worked out: the runs of a grid mostly differ in other things."""
     return leak(
         clients=clients, shards=shards, schedule=schedule, rounds=rounds, client_dropout=client_dropout, mode=mode
@@ -57,8 +58,8 @@ def warning(experiment: Experiment) -> str | None:
         return None
     if found.schedule(found.rounds - 1) > 0:
         return f'schedule: {found.text} With schedule = "fixed" it would not be so.'
-    if found.client_dropout and found.mode == "dropout-tolerant":
-        return f'protocol.mode: {found.text} With mode = "all-or-nothing" drop-outs open no smaller sums.'
+    if found.client_dropout and scheme_of(found.mode).tolerates_dropouts:
+        return f'protocol.mode: {found.text} With mode = "{AllOrNothing.mode}" dropouts open no smaller sums.'
     return f"shards: {found.text} Use fewer shards."
 
 

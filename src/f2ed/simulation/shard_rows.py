@@ -11,6 +11,7 @@ from torch import Tensor
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
 from f2ed.protocol.secagg import Mode, Terms
+from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.key_setup import SetUp, set_up, with_cost
@@ -73,7 +74,7 @@ class Sharded:
     def mode(self) -> Mode:
         """The protocol's mode for the smallest shard."""
         if not self._experiment.secure:
-            return "clear"
+            return Clear.mode
         return self._experiment.shard_mode
 
     def plan(self, round_: int) -> Assignment:

@@ -7,7 +7,9 @@ import msgspec
 import numpy as np
 
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg import Member, Terms, quorum, respond, secure_sum, signing_key
+from f2ed.protocol.secagg import Member, Terms, respond, scheme_of, secure_sum, signing_key
+from f2ed.protocol.secagg import state as client_state
+from f2ed.protocol.secagg.schemes import phases
 
 MODEL = hashlib.sha256(b"the global model").digest()
 STEPS = {
@@ -22,8 +24,13 @@ def secret(*name) -> bytes:
     return hashlib.sha256("/".join(map(str, name)).encode()).digest()
 
 
+def load(data: bytes, job: str):
+    """Read a client's state, in any phase of any scheme."""
+    return client_state.load(data, job, phases())
+
+
 def make_terms(members, mode="dropout-tolerant", **changes) -> Terms:
-    threshold, min_crowd = quorum(mode, len(members), changes.get("colluders", 0))
+    threshold, min_crowd = scheme_of(mode).quorum(len(members), changes.get("colluders", 0))
     settings = {
         "job": "test",
         "epoch": 0,

@@ -14,33 +14,28 @@ from msgspec.structs import replace
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.primitives.crypto import exchange_key, sign
-from f2ed.protocol.secagg import Member, keys, secure_sum, signing_key
+from f2ed.protocol.secagg import Member, secure_sum, signing_key
 from f2ed.protocol.secagg.client import step as take_step
+from f2ed.protocol.secagg.keys import epoch_key_text
 from f2ed.protocol.secagg.member import Local
-from f2ed.protocol.secagg.messages import (
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.schemes import read_request
+from f2ed.protocol.secagg.schemes.dropout_tolerant import client as round_client
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
-    AskKey,
-    AskUpload,
     Confirmation,
     Confirmations,
     Delivery,
     Invite,
     Peers,
-    Refused,
     Reveal,
     Shares,
-    SignedKey,
-    Upload,
-    read_reply,
-    read_request,
-    write,
 )
-from f2ed.protocol.secagg.schemes import dropout_tolerant_client as round_client
-from f2ed.protocol.secagg.state import load
 from f2ed.protocol.secagg.terms import bind, bind_epoch
 from f2ed.protocol.sharding import assign_shards
-from tests.protocol.secagg.shard_driver import MODEL, Shard, make_terms, secret
+from tests.protocol.secagg.shard_driver import MODEL, Shard, load, make_terms, secret
 
 VICTIM = 2
 LOW_ORDER = bytes(32)
@@ -75,7 +70,7 @@ def assert_refused(shard, outcome, why, victim=VICTIM):
 def signed(shard, client, message, context=None):
     """Sign an advertisement as the client itself would."""
     context = context or bind(shard.terms, shard.roster, MODEL)
-    return replace(message, signature=sign(shard.signing[client], keys.advertised(context, message)))
+    return replace(message, signature=sign(shard.signing[client], keys.advertisement_text(context, message)))
 
 
 # The client refuses …
@@ -166,7 +161,7 @@ def test_a_client_refuses_survivors_who_never_shared():
         drop=lambda step, client: client == 6 and step == "share",
         request=lie("confirm", lambda alive: Alive((*alive.clients, 6))),
     )
-    assert_refused(shard, outcome, "client 6 is said to be alive and never shared")
+    assert_refused(shard, outcome, "client 6 is listed as alive but never shared")
 
 
 def test_a_client_refuses_to_be_called_dropped():
@@ -174,7 +169,7 @@ def test_a_client_refuses_to_be_called_dropped():
     outcome = shard.run(
         request=lie("confirm", lambda alive: Alive(tuple(c for c in alive.clients if c != VICTIM))),
     )
-    assert_refused(shard, outcome, "this client is said to have dropped out")
+    assert_refused(shard, outcome, "this client is listed as dropped")
 
 
 @pytest.mark.parametrize("at", ["share", "upload", "confirm", "reveal"])
@@ -293,7 +288,7 @@ def test_a_client_refuses_to_go_back_to_an_earlier_epoch():
     shard.run()
     shard.keys = ()
     shard.run(terms=replace(shard.terms, epoch=2, round=9))
-    assert "a key for epoch 2 was asked for; epoch 3 has begun" in shard.refusals[VICTIM]
+    assert "a key of epoch 2; epoch 3 has begun" in shard.refusals[VICTIM]
 
 
 def test_two_uploads_under_the_same_masks_cannot_be_had():
@@ -325,22 +320,24 @@ TERMS = [
     pytest.param(
         {"weights": (9, 1, 1, 1, 1, 1), "weight_cap": 9},
         {},
-        "of weight 9 may be opened with honest others who weigh 3",
+        "of weight 9 may be opened with honest others whose weights sum to 3",
         id="one outweighs those it hides among",
     ),
     pytest.param(
         {"weights": (3, 1, 1, 1, 1, 1), "weight_cap": 3, "colluders": 1},
         {},
-        "honest others who weigh 2",
+        "honest others whose weights sum to 2",
         id="one outweighs those it hides among, when one of them colludes",
     ),
     pytest.param({"job": "another"}, {}, "an invitation to job 'another'", id="another job"),
     pytest.param({"members": (1, 3, 4, 5, 6, 7)}, {}, "is not among the members", id="not a member"),
     pytest.param({"members": (1, 2, 3, 4, 5, 99)}, {}, "client 99 is not on the roster", id="stranger"),
-    pytest.param({}, {"colluders": 1}, "allow for 0 colluders; this client asks for 1", id="too few colluders"),
-    pytest.param({}, {"min_crowd": 5}, "sums of 4 may be opened; this client hides among 5", id="crowd too small"),
+    pytest.param({}, {"colluders": 1}, "allow for 0 colluders; this client demands 1", id="too few colluders"),
+    pytest.param(
+        {}, {"min_crowd": 5}, "sums of 4 may be opened; this client demands a crowd of 5", id="crowd too small"
+    ),
     pytest.param({"mode": "clear"}, {}, "mode 'clear'", id="another mode"),
-    pytest.param({}, {"noise": 1.0}, "noise of 0 times the clip; this client asks for 1", id="no noise"),
+    pytest.param({}, {"noise": 1.0}, "noise of 0 times the clip; this client demands 1", id="no noise"),
     pytest.param({"noise": 0.9, "carriers": 4}, {"noise": 1.0}, "noise of 0.9 times", id="noise lowered"),
     pytest.param({"noise": 1.0, "clip_norm": inf}, {}, "noise without an L2 clip", id="noise without a clip"),
     pytest.param({"carriers": 2}, {}, "2 members to carry noise, and no noise", id="carriers of nothing"),
@@ -405,7 +402,7 @@ def test_a_client_refuses_a_request_of_one_mode_with_terms_of_another():
 def test_a_client_refuses_to_upload_in_the_clear():
     shard = Shard(4, "clear")
     assert shard.run().reason == "no member uploaded"
-    assert "only takes part in secret sums" in shard.refusals[VICTIM]
+    assert "only takes part in masked sums" in shard.refusals[VICTIM]
 
 
 def test_a_victim_dealt_among_accomplices_refuses():
@@ -419,7 +416,7 @@ def test_a_victim_dealt_among_accomplices_refuses():
     local = Local(MODEL, np.zeros, bytes(32))
     accomplices = tuple(sorted({VICTIM, *(i for i in roster if i not in mine)}))[: len(mine)]
     assert VICTIM in accomplices
-    with pytest.raises(Refusal, match="not those that the roster, the round and the seed give"):
+    with pytest.raises(Refusal, match="not those that the roster, the round and the seed assign"):
         take_step(Invite(make_terms(accomplices)), load(b"", "test"), member, local)
     take_step(Invite(make_terms(mine)), load(b"", "test"), member, local)
 
@@ -617,7 +614,7 @@ def test_a_share_that_its_dealer_did_not_commit_to_is_refused_by_its_recipient(f
         return replace(shares, parcels=(replace(first, **{field: bytes(16)}), *rest))
 
     outcome = shard.run(reply=cheat("share", Shares, other, by=4))
-    assert_refused(shard, outcome, "client 4 committed to another share than it dealt", victim=1)
+    assert_refused(shard, outcome, "client 4 committed to another share than it sent", victim=1)
     assert outcome.survivors == (2, 3, 4, 5)
 
 
@@ -766,7 +763,7 @@ def test_the_server_drops_a_client_with_a_key_of_small_order_before_anybody_has_
 
 def test_the_server_drops_a_confirmation_of_another_list():
     shard = Shard(5)
-    text = keys.confirmed(bind(shard.terms, shard.roster, MODEL), (1, 2, 3))
+    text = keys.alive_text(bind(shard.terms, shard.roster, MODEL), (1, 2, 3))
 
     def other(confirmation):
         return replace(confirmation, signature=sign(shard.signing[VICTIM], text))
@@ -837,7 +834,7 @@ def test_the_server_closes_an_all_or_nothing_shard_over_a_copied_key():
 def epoch_signed(shard, client, key):
     message = SignedKey(client, key, bytes(64))
     context = bind_epoch(shard.terms, shard.roster)
-    return replace(message, signature=sign(shard.signing[client], keys.epoch_key(context, message)))
+    return replace(message, signature=sign(shard.signing[client], epoch_key_text(context, message)))
 
 
 def forge(shard, ask, client, key):
@@ -872,7 +869,7 @@ def test_a_client_refuses_other_members_within_an_epoch():
     few = make_terms(range(1, 5), "all-or-nothing")
     shard.respond(VICTIM, write(AskKey(few)))
     shard.respond(VICTIM, write(AskKey(make_terms((1, 2, 5, 6), "all-or-nothing"))))
-    assert "a key was given for epoch 0 already" in shard.refusals[VICTIM]
+    assert "gave a key for epoch 0 already" in shard.refusals[VICTIM]
 
 
 def test_a_key_that_is_asked_for_again_is_the_same():

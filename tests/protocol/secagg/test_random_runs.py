@@ -3,7 +3,8 @@
 import pytest
 
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg.messages import Reveal, Share, read_reply, write
+from f2ed.protocol.secagg.messages import read_reply, write
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Reveal, Share
 from tests.protocol.secagg.shard_driver import STEPS, Shard
 
 RUNS = 1000

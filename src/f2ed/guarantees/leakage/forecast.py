@@ -10,7 +10,7 @@ what the best linear guess reaches, 1 for full recovery. Fixed shards keep it at
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
-from typing import Literal, final
+from typing import final
 
 import msgspec
 import numpy as np
@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.leakage.exposure import Sums, exposure
+from f2ed.protocol.secagg import MaskedMode, scheme_of
+from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding.schedule import Batches, EveryKRounds, Schedule
 
-__all__ = ["Leak", "LeakMode", "leak", "opened_sums", "recovered_cosine", "safe_k", "smallest_k"]
-
-LeakMode = Literal["all-or-nothing", "dropout-tolerant"]
+__all__ = ["Leak", "leak", "opened_sums", "recovered_cosine", "safe_k", "smallest_k"]
 
 # The cosine depends on the size of a shard and the number of rounds, and hardly on n beyond a few hundred clients.
 _CLIENTS_FOR_COSINE = 400
-_FEWEST_SURVIVORS = 3
 _FEWEST = 2.0
 
 
@@ -39,7 +38,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule
     rounds: int
     client_dropout: float
-    mode: LeakMode
+    mode: MaskedMode
     exposed: int
     """Clients whose own update the sums determine, as far as it is the same in all rounds."""
     first: int | None
@@ -90,7 +89,7 @@ def leak(
     schedule: Schedule,
     rounds: int,
     client_dropout: float = 0.0,
-    mode: LeakMode = "all-or-nothing",
+    mode: MaskedMode = AllOrNothing.mode,
     noise: float = 0.3,
     seed: int = 0,
 ) -> Leak:
@@ -152,7 +151,7 @@ def smallest_k(*, clients: int, shards: int, rounds: int, crowd: float = _FEWEST
 
 
 def safe_k(
-    *, clients: int, shards: int, rounds: int, client_dropout: float = 0.0, mode: LeakMode = "all-or-nothing"
+    *, clients: int, shards: int, rounds: int, client_dropout: float = 0.0, mode: MaskedMode = AllOrNothing.mode
 ) -> int:
     """Return a k with which the meter finds no leak in these rounds; what `k = "auto"` stands for.
 
@@ -182,7 +181,7 @@ def opened_sums(
     schedule: Schedule,
     rounds: int,
     client_dropout: float = 0.0,
-    mode: LeakMode = "all-or-nothing",
+    mode: MaskedMode = AllOrNothing.mode,
     seed: int = 0,
 ) -> Iterator[Sums]:
     """Yield the sums that the server sees in each round of an example."""
@@ -232,11 +231,9 @@ def recovered_cosine(
     return found
 
 
-def _opens(there: int, members: int, mode: LeakMode) -> bool:
-    """Say whether a shard's sum opens; the tolerant mode asks for a majority, and for three."""
-    if mode == "all-or-nothing":
-        return there == members
-    return there >= max(members // 2 + 1, min(members, _FEWEST_SURVIVORS))
+def _opens(there: int, members: int, mode: MaskedMode) -> bool:
+    """Return whether a shard's sum opens with this many of its members."""
+    return there >= min(members, scheme_of(mode).quorum(members).min_crowd)
 
 
 def _scaled_down(clients: int, shards: int, schedule: Schedule) -> tuple[int, int]:

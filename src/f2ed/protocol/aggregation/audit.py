@@ -4,7 +4,6 @@ from typing import final
 
 import msgspec
 
-from f2ed.protocol.secagg import Mode
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Audit", "ShardAudit"]
@@ -15,7 +14,7 @@ class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
     """What happened in one shard."""
 
     shard: int
-    mode: Mode
+    mode: str
     members: tuple[ClientId, ...]
     survivors: tuple[ClientId, ...]
     """In whose sum the shard was opened; empty if it stayed closed."""

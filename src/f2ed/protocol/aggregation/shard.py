@@ -9,7 +9,7 @@ from f2ed.core.errors import PeerError
 from f2ed.protocol.aggregation.audit import ShardAudit
 from f2ed.protocol.aggregation.task import opening_cost
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean
-from f2ed.protocol.secagg import Outcome, Replies, Requests, Terms
+from f2ed.protocol.secagg import Replies, Requests, ShardSum, Terms
 
 __all__ = ["Means", "Shard"]
 
@@ -20,10 +20,10 @@ class Shard:
     """One shard under way: its server, what it waits for, and in the end its row of the means."""
 
     def __init__(
-        self, terms: Terms, server: Generator[Requests, Replies, Outcome], encoding: Encoding, row: Means
+        self, terms: Terms, server: Generator[Requests, Replies, ShardSum], encoding: Encoding, row: Means
     ) -> None:
         self.terms = terms
-        self.outcome: Outcome | None = None
+        self.outcome: ShardSum | None = None
         self._server = server
         self._encoding = encoding
         self._row = row
@@ -71,7 +71,7 @@ class Shard:
         self._bytes_down += sum(map(len, requests.values()))
         return requests
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _finish(self, outcome: ShardSum) -> None:
         """Decode at once, so that the total of a shard lives no longer than its round."""
         self.outcome, self._reason = outcome._replace(total=None), outcome.reason
         if outcome.total is None:

@@ -1,44 +1,47 @@
 """What is asked of the clients in one round, and the terms it comes to in each shard."""
 
 from collections.abc import Mapping
-from typing import Literal, final
+from typing import final
 
 import msgspec
 
 from f2ed.protocol.dp.cost import privacy_cost
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Mode, Terms, quorum
+from f2ed.protocol.secagg import MaskedMode, ModeChoice, Terms, choose_mode, scheme_of
+from f2ed.protocol.secagg.schemes import Clear, Quorum
 from f2ed.protocol.sharding import Assignment, ClientId
 
 __all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms"]
-
-_MOST_ALL_OR_NOTHING = 10
 
 
 @final
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How shards are kept secret. What is left out is chosen for the size of the shard."""
 
-    mode: Literal["auto", "all-or-nothing", "dropout-tolerant"] = "auto"
-    """`auto` is all-or-nothing up to 10 members, dropout-tolerant above."""
+    mode: ModeChoice = "auto"
+    """`auto` chooses by the size of the shard; see `choose_mode`."""
     colluders: int = 0
+    """How many members of a shard may collude with the server."""
     threshold: int | None = None
+    """How many shares rebuild a secret, in schemes that tolerate dropouts."""
     min_crowd: int | None = None
+    """The smallest number of members whose sum may be opened, in schemes that tolerate dropouts; never less than
+    what is safe for the shard."""
     consistent: bool = True
+    """Whether the members confirm to each other who is alive, in schemes that tolerate dropouts."""
 
-    def mode_for(self, members: int) -> Literal["all-or-nothing", "dropout-tolerant"]:
-        """Return how a shard of so many members is kept secret."""
-        if self.mode == "auto":
-            return "all-or-nothing" if members <= _MOST_ALL_OR_NOTHING else "dropout-tolerant"
-        return self.mode
+    def mode_for(self, members: int) -> MaskedMode:
+        """Return the mode of a shard with this many members."""
+        return choose_mode(self.mode, members)
 
-    def quorum_for(self, mode: Mode, members: int) -> tuple[int, int]:
-        """Return (threshold, min_crowd): how many shares rebuild a secret, and the fewest who may be opened."""
-        threshold, min_crowd = quorum(mode, members, self.colluders)
-        if mode == "dropout-tolerant":
+    def quorum_for(self, mode: str, members: int) -> Quorum:
+        """Return the quorum of a shard with this many members."""
+        scheme = scheme_of(mode)
+        threshold, min_crowd = scheme.quorum(members, self.colluders)
+        if scheme.tolerates_dropouts:
             threshold = self.threshold or threshold
-            min_crowd = self.min_crowd or max(min_crowd, threshold)
-        return threshold, min_crowd
+            min_crowd = max(min_crowd, threshold, self.min_crowd or 0)
+        return Quorum(threshold, min_crowd)
 
     def carriers_for(self, members: int) -> int:
         """Return how many honest members the smallest sum of such a shard has that may be opened."""
@@ -88,13 +91,13 @@ def opening_cost(terms: Terms, *, coordinates: int, survivors: int) -> float | N
         coordinates=coordinates,
         survivors=survivors,
         colluders=terms.colluders,
-        clear=terms.mode == "clear",
+        clear=not scheme_of(terms.mode).masked,
     )
 
 
 def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
-    mode: Mode = protocol.mode_for(len(members)) if task.secure else "clear"
+    mode = protocol.mode_for(len(members)) if task.secure else Clear.mode
     threshold, min_crowd = protocol.quorum_for(mode, len(members))
     # As many in the clear as under masks, so that both give the same bits.
     carriers = protocol.carriers_for(len(members)) if task.noise else 1

@@ -12,8 +12,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg import keys
-from f2ed.protocol.secagg.messages import (
+from f2ed.protocol.secagg.keys import epoch_key_text
+from f2ed.protocol.secagg.messages import SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.schemes import read_request
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
     Confirmations,
@@ -21,11 +23,6 @@ from f2ed.protocol.secagg.messages import (
     Peers,
     Reveal,
     Shares,
-    SignedKey,
-    Upload,
-    read_reply,
-    read_request,
-    write,
 )
 from f2ed.protocol.secagg.terms import bind
 from tests.protocol.secagg.shard_driver import MODEL, Shard, secret
@@ -78,7 +75,7 @@ TO_CLIENT = {
     "a parcel for another client": (
         "upload", lambda m: Delivery(first(m.parcels, recipient=3)), "was delivered to client 2"),
     "too few shared": ("upload", lambda m: Delivery(m.parcels[:1]), "2 members shared"),
-    "it is said to have dropped": ("confirm", lambda _: Alive((1, 3, 4, 5)), "said to have dropped out"),
+    "it is said to have dropped": ("confirm", lambda _: Alive((1, 3, 4, 5)), "listed as dropped"),
     "a survivor who never shared": ("confirm", lambda m: Alive((*m.clients, 9)), "never shared"),
     "too few are alive": ("confirm", lambda _: Alive((1, 2)), "2 members are alive"),
     "a survivor twice": ("confirm", lambda _: Alive((1, 2, 2, 3)), "names one twice"),
@@ -188,7 +185,7 @@ def bad_epoch_key() -> dict:
             return data
         ask = read_request(data)
         stale = SignedKey(1, ask.keys[0].key, bytes(64))
-        stale = replace(stale, signature=sign(shard.signing[1], keys.epoch_key(bytes(32), stale)))
+        stale = replace(stale, signature=sign(shard.signing[1], epoch_key_text(bytes(32), stale)))
         data = write(replace(ask, keys=(stale, *ask.keys[1:])))
         found.update(state=shard.states[2].hex(), request=data.hex())
         return data

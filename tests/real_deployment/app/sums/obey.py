@@ -9,7 +9,7 @@ from flwr.app import Message
 from flwr.common.serde import message_to_proto
 
 from f2ed.flower.wire import OURS, reply_content
-from f2ed.protocol.secagg.messages import read_request
+from f2ed.protocol.secagg.schemes import read_request
 from sums.desk import Desk
 
 

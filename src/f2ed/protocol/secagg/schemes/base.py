@@ -1,5 +1,7 @@
 """The one interface behind which every secure-aggregation scheme works."""
 
+# ruff: noqa: ARG002  the default methods ignore their arguments
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar, NamedTuple
