@@ -504,7 +504,7 @@ def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, opened):
     leader.start(grid, model(), num_rounds=1)
     assert len(leader.reports[0].opened) == opened
     if not opened:
-        assert "this client asks for 1" in next(iter(leader.reports[0].dropped.values()))
+        assert "this client demands 1" in next(iter(leader.reports[0].dropped.values()))
 
 
 def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
