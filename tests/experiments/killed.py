@@ -7,7 +7,7 @@ from pathlib import Path
 
 from f2ed.experiments import prepare, read, run_all, runner
 from f2ed.simulation import Simulation
-from f2ed.simulation.shard_rows import Sharded
+from f2ed.simulation.opened_rows import Sharded
 
 
 def die(*_, **__):

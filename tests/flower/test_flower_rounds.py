@@ -8,7 +8,6 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from f2ed import ConfigError, Encoding, FilterL2, Mean
-from f2ed.core.randomness import stream
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import signed, write_roster
 from f2ed.flower import F2ed, context
@@ -17,8 +16,7 @@ from f2ed.guarantees import exposure
 from f2ed.protocol.aggregation import Task, shard_means
 from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.sharding import Batches, EveryRound
-from f2ed.simulation.transport import Clients
-from f2ed.simulation.transport import Round as InProcess
+from f2ed.simulation.transport import MemoryExchange, SimulatedClients
 from tests.flower.fake_grid import FakeGrid, Node, change, model, real_roster, user_app
 
 MODES = ["all-or-nothing", "dropout-tolerant"]
@@ -118,14 +116,15 @@ def test_flower_gives_the_shard_means_of_a_run_in_one_process_to_the_bit():
     result = leader.start(grid, model(), num_rounds=1)
 
     plan = leader.roster.plan(0)
-    clients = Clients(count, "job", shard=lambda client, _: plan.shards[plan.shard_of(client)])
+    clients = SimulatedClients(count, "job", shard_of=lambda client, _: plan.shards[plan.shard_of(client)])
     before = vector(model())
     updates = np.stack([(before + change(client, 1)) - before for client in range(count)])
-    exchange = InProcess(
+    exchange = MemoryExchange(
         clients,
         updates,
         model=bytes(32),
-        rounding=lambda client: stream(seed, "rounding", 0, client).bytes(32),
+        seed=seed,
+        round_=0,
     )
     task = Task(
         job="job", round=0, model=bytes(32), coordinates=26, encoding=Encoding(1.0), roster=clients.roster, epoch=0

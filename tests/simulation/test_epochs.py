@@ -9,9 +9,9 @@ import torch
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.simulation import Simulation, experiment
-from f2ed.simulation import shard_rows as rows_module
+from f2ed.simulation import opened_rows as rows_module
 from f2ed.simulation.checkpoint import pack, unpack
-from f2ed.simulation.transport import Round
+from f2ed.simulation.transport import MemoryExchange
 
 SMALL = {
     "data": {"kind": "synthetic", "train": 120, "test": 20, "side": 4},
@@ -22,7 +22,7 @@ SMALL = {
 }
 
 
-class Watched(Round):
+class Watched(MemoryExchange):
     """A round that remembers what it was asked."""
 
     asked: ClassVar[list] = []
@@ -35,7 +35,7 @@ class Watched(Round):
 @pytest.fixture
 def watched(monkeypatch):
     monkeypatch.setattr(Watched, "asked", [])
-    monkeypatch.setattr(rows_module, "Round", Watched)
+    monkeypatch.setattr(rows_module, "MemoryExchange", Watched)
     return Watched.asked
 
 
@@ -65,7 +65,7 @@ def test_members_agree_on_keys_once_per_epoch_and_then_every_round_is_one_exchan
     assert kinds(watched) == [{kind} for kind in wanted]
 
 
-def test_a_silent_member_makes_nobody_agree_anew(watched):
+def test_a_dropout_triggers_no_new_key_agreement(watched):
     records = [record for _, record in make(client_dropout=0.15).rounds()]
     assert any(record.excluded for record in records)
     assert kinds(watched) == [{AskKey}, *[{AskUpload}] * 5]
@@ -122,10 +122,8 @@ def test_a_round_that_comes_again_comes_under_new_keys(watched):
 def test_members_refuse_an_upload_that_was_asked_for_before(watched):
     simulation = make()
     state, _ = simulation.step(simulation.start())
-    clients = simulation._rows._clients
-    again = Round(
-        clients, torch.zeros(12, len(state.model)).numpy(), model=bytes(32), rounding=lambda _client: bytes(32)
-    )
+    clients = simulation._open._clients
+    again = MemoryExchange(clients, torch.zeros(12, len(state.model)).numpy(), model=bytes(32), seed=0, round_=0)
     replies = [msgspec.msgpack.decode(reply) for _, reply in again(watched[1])]
     assert len(replies) == 12
     for reply in replies:
@@ -138,7 +136,7 @@ def test_an_interrupted_set_up_is_begun_anew(monkeypatch):
     start = simulation.start()
     state, _ = simulation.step(start)
     _, wanted = simulation.step(state)
-    monkeypatch.setattr(rows_module, "set_up", interrupted)
+    monkeypatch.setattr(rows_module, "set_up_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         simulation.step(start)
     monkeypatch.undo()

@@ -86,25 +86,20 @@ def test_a_run_that_goes_on_from_elsewhere_trains_for_itself(trained):
     assert trained.count(0) == 2
 
 
-def test_no_more_is_kept_than_fits_and_the_longest_unused_goes_first():
-    made = []
-
-    def train(name, size):
-        def now():
-            made.append(name)
-            return torch.zeros(size)
-
-        return now
-
-    first_rounds = FirstRoundCache(most=4 * 10)
+def test_no_more_is_kept_than_fits_and_the_least_recently_used_goes_first():
+    trained = []
+    cache = FirstRoundCache(limit=4 * 10)
     for name, size in [("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("large", 11), ("large", 11)]:
-        first_rounds(name, train(name, size))
-    assert made == ["a", "b", "c", "b", "large", "large"]
+        if cache.get(name) is None:
+            trained.append(name)
+            cache.put(name, torch.zeros(size))
+    assert trained == ["a", "b", "c", "b", "large", "large"]
 
 
 def test_what_a_run_does_to_its_updates_stays_its_own():
-    first_rounds = FirstRoundCache()
+    cache, updates = FirstRoundCache(), torch.zeros(3)
+    cache.put("same", updates)
     for _ in range(3):
-        updates = first_rounds("same", lambda: torch.zeros(3))
-        assert not updates.any()
         updates += 1
+        updates = cache.get("same")
+        assert not updates.any()

@@ -7,8 +7,8 @@ from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.protocol.sharding import Batches, EveryKRounds
 from f2ed.records import read
 from f2ed.simulation import Simulation, experiment, simulate
-from f2ed.simulation.checkpoint import Away, pack, unpack
-from f2ed.simulation.leak_meter import Follower
+from f2ed.simulation.checkpoint import Unopened, pack, unpack
+from f2ed.simulation.leak_meter import LeakTracker
 
 SMALL = {
     "data": {"kind": "synthetic", "side": 4, "train": 240, "test": 40},
@@ -27,7 +27,7 @@ def records(**changes):
     return simulation.header, [record for _, record in simulation.rounds()]
 
 
-def test_a_new_deal_each_round_is_forecast_to_expose_everyone_and_does():
+def test_resharding_every_round_is_forecast_to_expose_everyone_and_does():
     header, rounds = records(schedule="every-round")
     assert header.forecast.leaks
     assert header.forecast.exposed == 24
@@ -44,7 +44,7 @@ def test_fixed_shards_are_forecast_to_expose_nobody_and_do_not():
     assert {(record.leak.rank, record.leak.exposed, record.leak.crowd) for record in rounds} == {(6, 0, 4)}
 
 
-def test_batches_are_dealt_whole_in_every_round():
+def test_batches_stay_together_in_every_round():
     header, rounds = records(schedule={"kind": "batches", "size": 2})
     assert not header.forecast.leaks
     assert [record.leak.rank for record in rounds[:2]] == [6, 11]
@@ -52,7 +52,7 @@ def test_batches_are_dealt_whole_in_every_round():
     assert header.settings["schedule"] == {"type": "batches", "size": 2, "k": 1}
 
 
-def test_drop_outs_are_read_from_what_was_opened():
+def test_dropouts_are_read_from_what_was_opened():
     tolerant = {"mode": "dropout-tolerant"}
     _, strict = records(client_dropout=0.15)
     _, lenient = records(client_dropout=0.15, protocol=tolerant)
@@ -67,7 +67,7 @@ def test_without_shards_there_is_nothing_to_read():
     assert rounds[0].leak is None
 
 
-def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
+def test_a_resumed_run_reads_what_it_would_have_read():
     settings = experiment(
         SMALL | {"schedule": "every-round", "client_dropout": 0.1, "protocol": {"mode": "dropout-tolerant"}}
     )
@@ -79,12 +79,12 @@ def test_a_run_that_is_taken_up_again_reads_what_it_would_have_read():
     assert [record.leak for _, record in again.rounds(state)] == [record.leak for _, record in steps[4:]]
 
 
-def test_another_past_is_taken_in_from_the_start():
+def test_another_history_is_observed_from_the_start():
     simulation = Simulation(experiment(SMALL), workers=1)
-    follow = Follower(simulation._rows.plan, 24)
-    assert follow((Away(closed=(0, 1)),)).rank == 4
-    assert follow((Away(closed=(0, 1)), Away())).rank == 6
-    assert follow((Away(closed=(5,)),)).rank == 5
+    tracker = LeakTracker(simulation._assignments, 24)
+    assert tracker((Unopened(closed=(0, 1)),)).rank == 4
+    assert tracker((Unopened(closed=(0, 1)), Unopened())).rank == 6
+    assert tracker((Unopened(closed=(5,)),)).rank == 5
 
 
 def test_simulate_warns_of_a_schedule_that_exposes_someone():
@@ -104,13 +104,13 @@ def test_it_says_what_to_change_where_the_schedule_is_not_at_fault(changes, advi
         simulate(**(SMALL | changes), strict=True)
 
 
-def test_simulate_refuses_it_if_it_is_strict():
+def test_strict_simulate_refuses_such_a_schedule():
     with pytest.raises(ConfigError, match="schedule: Over 8 rounds the sums determine all 24 clients"):
         simulate(**SMALL, schedule="every-round", strict=True)
     simulate(**SMALL, schedule="fixed", strict=True)
 
 
-def test_the_rounds_between_deals_can_be_left_to_the_meter():
+def test_the_meter_can_choose_the_rounds_between_reshardings():
     found = experiment(SMALL | {"schedule": {"kind": "every-k-rounds", "k": "auto"}})
     assert found.schedule == EveryKRounds(4)
 
@@ -140,7 +140,7 @@ def test_batches_too_large_for_the_shards_are_refused_before_anything_starts():
         Simulation(experiment(SMALL | {"schedule": {"kind": "batches", "size": 6}}))
 
 
-def test_uneven_batches_are_not_said_to_hide_more_than_their_smallest_shard():
+def test_uneven_batches_claim_no_more_crowd_than_their_smallest_shard():
     settings = experiment(SMALL | {"clients": 26, "schedule": {"kind": "batches", "size": 3}, "secure": True})
     assert settings.schedule == Batches(3)
     assert Simulation(settings, workers=1).header.crowd == 3

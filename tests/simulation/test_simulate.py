@@ -12,7 +12,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.estimators import NNM, AnyEstimator, FilterL2, Krum
 from f2ed.records.text import notes, summary
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
-from f2ed.simulation.checkpoint import State, pack, unpack
+from f2ed.simulation.checkpoint import SimulationState, pack, unpack
 from tests.simulation.small_run import SMALL
 
 
@@ -166,7 +166,7 @@ def test_settings_may_be_values():
     assert settled.estimator == FilterL2(contamination=0.2)
 
 
-def test_a_state_becomes_bytes_and_back_and_the_run_goes_on_as_before():
+def test_a_state_becomes_bytes_and_back_and_the_run_continues_unchanged():
     simulation = Simulation(experiment(SMALL | {"client_momentum": 0.9, "estimator": "centered-clipping"}), workers=1)
     state, _ = simulation.step(simulation.start())
     packed = pack(state, simulation.digest)
@@ -174,12 +174,12 @@ def test_a_state_becomes_bytes_and_back_and_the_run_goes_on_as_before():
     on, record = simulation.step(state)
     again, same = simulation.step(restored)
     assert torch.equal(on.model, again.model)
-    assert torch.equal(on.memory.averages, again.memory.averages)
+    assert torch.equal(on.momentum.averages, again.momentum.averages)
     assert without_costs(record) == without_costs(same)
 
 
 def test_a_state_of_other_settings_is_refused():
-    packed = pack(State(0, torch.zeros(3)), "one")
+    packed = pack(SimulationState(0, torch.zeros(3)), "one")
     with pytest.raises(ConfigError, match="other settings"):
         unpack(packed, "another", torch.device("cpu"))
     with pytest.raises(ConfigError, match="not a checkpoint"):
@@ -189,8 +189,8 @@ def test_a_state_of_other_settings_is_refused():
 def test_a_diverged_client_closes_its_shard_and_the_round_goes_on():
     attack = {"kind": "gaussian"}
     simulation = Simulation(experiment(SMALL | {"attack": attack, "malicious": 1}), workers=1)
-    send = simulation._attackers.send
-    simulation._attackers.send = lambda *given, **named: send(*given, **named) * np.nan
+    send = simulation._adversary.send
+    simulation._adversary.send = lambda *given, **named: send(*given, **named) * np.nan
     state, record = simulation.step(simulation.start())
     assert list(record.excluded) == list(record.contaminated)
     assert "NaN" in record.excluded[record.contaminated[0]]

@@ -18,7 +18,7 @@ from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Notify, Progress, quiet
 from f2ed.records import RunHeader, RunLog, holds_records, line, read
 from f2ed.simulation import Simulation
-from f2ed.simulation.checkpoint import State, pack, unpack
+from f2ed.simulation.checkpoint import SimulationState, pack, unpack
 from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.validate import check_data
 
@@ -166,7 +166,7 @@ def _checkpoint(path: Path) -> Path:
     return path.with_suffix(".checkpoint")
 
 
-def _taken_up(path: Path, simulation: Simulation) -> tuple[RunLog, State] | None:
+def _taken_up(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationState] | None:
     """Return the rounds that the saved state stands behind, and that state; None to begin anew."""
     if not (path.exists() and _checkpoint(path).exists()):
         return None

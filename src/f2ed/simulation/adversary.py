@@ -11,13 +11,13 @@ from f2ed.estimators import AnyEstimator
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MaliciousTraining, Training, honest_settings
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Attackers"]
+__all__ = ["Adversary", "Shards"]
 
 Shards = tuple[tuple[ClientId, ...], ...]
 
 
-class Attackers:
-    """An attack with the clients, data and training that it has at hand; nothing here changes during a run."""
+class Adversary:
+    """An attack with the clients, data and training at its disposal; nothing here changes during a run."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Attackers:
         self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
 
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
-        """Return by how much training, as the attack has it, moves each malicious client, [m, d]."""
+        """Train the malicious clients the way the attack does; return their updates, [m, d]."""
         clients = MaliciousClients(
             data=self._data,
             train=MaliciousTraining(cohort, model, self.clients, self._training, self._seed, round_),
@@ -61,7 +61,7 @@ class Attackers:
     def send(
         self, own: Tensor, benign: Tensor, *, model: Tensor, shards: Shards, tensors: tuple[int, ...], round_: int
     ) -> Tensor:
-        """Return what they send, [m, d]; only an attack that knows everything is shown the benign updates."""
+        """Return what they send, [m, d]; only an attack with full knowledge is shown the benign updates."""
         view = AttackerView(
             own=own,
             benign=benign if self.attack.knowledge == "full" else None,
@@ -76,7 +76,7 @@ class Attackers:
         return torch.as_tensor(self.attack(view))
 
     def success(self, evaluator: Evaluator, model: Tensor) -> Success | None:
-        """Return how far a targeted attack has got with the model."""
+        """Return the success of a targeted attack against the model; None for untargeted attacks."""
         if self._goal is None:
             return None
         return self._goal.success(evaluator.predictions(model, self._goal.images))

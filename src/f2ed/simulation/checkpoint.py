@@ -1,7 +1,7 @@
-"""Where a run stands between two rounds: all that the next round needs, and no random state.
+"""The state of a run between two rounds: everything the next round needs, and no random state.
 
-Every draw of a run is keyed by its seed, its round and what it is for, so that the model, the clients' momentum and
-the last answer are all there is to keep.
+Every random draw of a run is keyed by its seed, its round and its purpose, so the model, the clients' momentum and the
+server's last step are all there is to keep.
 """
 
 from dataclasses import dataclass
@@ -17,34 +17,34 @@ from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 from f2ed.protocol.dp import Ledger
 
-__all__ = ["Away", "State", "pack", "unpack"]
+__all__ = ["SimulationState", "Unopened", "pack", "unpack"]
 
 _FIRST = StepState()
 _NOTHING_SPENT = Ledger()
 
 
-class Away(NamedTuple):
-    """What a round did not open: shards that stayed closed, and clients missing from those that opened."""
+class Unopened(NamedTuple):
+    """What a round did not open: shards that stayed closed, and clients missing from the others."""
 
     closed: tuple[int, ...] = ()
-    silent: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """Before round `round`, which counts from 0."""
+class SimulationState:
+    """The state before round `round`, which counts from 0."""
 
     round: int
     model: Tensor
     """The global model, [d], on the training device."""
     step: StepState = _FIRST
     """What the server's next step needs from the last one."""
-    memory: MomentumState | None = None
-    """Where clients have momentum."""
-    away: tuple[Away, ...] = ()
-    """For each round so far; with the deals it says which sums the server has seen."""
+    momentum: MomentumState | None = None
+    """None where clients have no momentum."""
+    unopened: tuple[Unopened, ...] = ()
+    """For each round so far; with the assignments it determines which sums the server has seen."""
     ledger: Ledger = _NOTHING_SPENT
-    """Where there is noise, the privacy that each client has spent so far."""
+    """With differential privacy, what each client has spent so far."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,41 +54,41 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     step: bytes
     averages: bytes | None
     seen: bytes | None
-    away: tuple[Away, ...]
+    unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
 
 
-def pack(state: State, digest: str) -> bytes:
+def pack(state: SimulationState, digest: str) -> bytes:
     """Return the state as bytes, under the digest of the settings it belongs to."""
-    memory = state.memory
+    momentum = state.momentum
     return msgspec.msgpack.encode(
         _Packed(
             digest=digest,
             round=state.round,
             model=_bytes(state.model),
             step=state.step.to_bytes(),
-            averages=None if memory is None else _bytes(memory.averages),
-            seen=None if memory is None else memory.seen.cpu().numpy().tobytes(),
-            away=state.away,
+            averages=None if momentum is None else _bytes(momentum.averages),
+            seen=None if momentum is None else momentum.seen.cpu().numpy().tobytes(),
+            unopened=state.unopened,
             ledger=state.ledger,
         )
     )
 
 
-def unpack(content: bytes, digest: str, device: torch.device) -> State:
-    """Return the state again; raise `ConfigError` if it belongs to other settings, or is none."""
+def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState:
+    """Return the state again; raise `ConfigError` if this is no checkpoint, or one of other settings."""
     try:
         packed = msgspec.msgpack.decode(content, type=_Packed)
     except msgspec.DecodeError as wrong:
         raise ConfigError(f"not a checkpoint ({wrong}); delete it to start the run from the beginning") from None
     if packed.digest != digest:
-        raise ConfigError("a checkpoint of other settings; delete it to start the run from the beginning")
-    memory = None
+        raise ConfigError("the checkpoint belongs to other settings; delete it to start the run from the beginning")
+    momentum = None
     if packed.averages is not None and packed.seen is not None:
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
-        memory = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
+        momentum = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
     step = StepState.from_bytes(packed.step)
-    return State(packed.round, _tensor(packed.model, device), step, memory, packed.away, packed.ledger)
+    return SimulationState(packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger)
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -21,7 +21,8 @@ from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.dp import Noise
-from f2ed.protocol.secagg import MaskedMode
+from f2ed.protocol.secagg import MaskedMode, Mode
+from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import complaint
 
@@ -96,6 +97,13 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def shard_mode(self) -> MaskedMode:
         """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
         return self.protocol.mode_for(self.crowd)
+
+    @property
+    def mode(self) -> Mode | Literal["none"]:
+        """How updates are kept secret: not at all without shards, nor where the sums are made in the clear."""
+        if not self.sharded:
+            return "none"
+        return self.shard_mode if self.secure else Clear.mode
 
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:

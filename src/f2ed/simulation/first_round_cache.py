@@ -1,33 +1,37 @@
-"""The training of a first round, which runs that differ in attack or rule alone have in common."""
+"""The first round's training, which runs that differ only in attack or estimator have in common."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 from torch import Tensor
 
 __all__ = ["FirstRoundCache"]
 
-_MOST = 1 << 28
+_LIMIT = 1 << 28
 """Bytes to keep: a hundred clients of the paper's network, with and without the malicious ones."""
 
 
 class FirstRoundCache:
-    """What clients came to in the first round of a run, kept for the next run that begins alike.
+    """The updates of recent first rounds, kept for the next run that starts the same way.
 
-    Those of the last runs are kept, as many as fit into `most` bytes; what is larger by itself is never kept.
+    The most recent ones are kept, as many as fit into `limit` bytes; updates larger than that are never kept.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
         self._kept: dict[Hashable, Tensor] = {}
 
-    def __call__(self, alike: Hashable, train: Callable[[], Tensor]) -> Tensor:
-        """Return the first round's updates, trained now unless those of a run that began alike are kept."""
-        updates = self._kept.pop(alike, None)
+    def get(self, settings: Hashable) -> Tensor | None:
+        """Return a copy of the updates of a run with these settings, if they are kept; this makes them recent."""
+        updates = self._kept.pop(settings, None)
         if updates is None:
-            updates = train()
-        if updates.nbytes > self._most:
-            return updates
-        while self._kept and sum(kept.nbytes for kept in self._kept.values()) + updates.nbytes > self._most:
-            del self._kept[next(iter(self._kept))]
-        self._kept[alike] = updates
+            return None
+        self._kept[settings] = updates
         return updates.clone()
+
+    def put(self, settings: Hashable, updates: Tensor) -> None:
+        """Keep a copy of the updates, discarding older ones where there is no room."""
+        if updates.nbytes > self._limit:
+            return
+        while self._kept and sum(kept.nbytes for kept in self._kept.values()) + updates.nbytes > self._limit:
+            del self._kept[next(iter(self._kept))]
+        self._kept[settings] = updates.clone()

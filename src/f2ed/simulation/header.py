@@ -2,7 +2,6 @@
 
 import platform
 from datetime import UTC, datetime
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -11,14 +10,12 @@ import torch
 import f2ed
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.learning import Partition
-from f2ed.protocol.secagg import Mode
-from f2ed.protocol.sharding import Assignment
 from f2ed.records import NoiseRecord, Plugin, RunHeader, settings_digest
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.leak_meter import as_record, forecast
 from f2ed.simulation.validate import run_noise_cost
 
-__all__ = ["digest", "header", "holds"]
+__all__ = ["digest", "guarantee_with", "header"]
 
 
 def digest(experiment: Experiment) -> str:
@@ -35,12 +32,9 @@ def header(
     dimension: int,
     malicious: tuple[int, ...],
     partition: Partition,
-    plan: Assignment,
-    mode: Mode | Literal["none"],
+    shards: tuple[tuple[int, ...], ...],
 ) -> RunHeader:
-    """Put the header together; `mode` says how updates are kept secret."""
-    holding = holds(experiment)
-    hidden = _hidden_among(experiment, mode)
+    """Put the header together; `shards` are those of the first round."""
     return RunHeader(
         name=name,
         digest=digest(experiment),
@@ -53,7 +47,7 @@ def header(
             "numpy": np.__version__,
             "torch": str(torch.__version__),
         },
-        device=_named(device),
+        device=_device_name(device),
         dimension=dimension,
         clients=experiment.clients,
         malicious=malicious,
@@ -61,10 +55,10 @@ def header(
         attack=None if experiment.attack is None else Plugin.of(experiment.attack),
         samples=tuple(partition.sizes),
         labels=tuple(map(tuple, partition.histograms)),
-        shards=plan.shards,
-        mode=mode,
-        crowd=hidden,
-        guarantee=msgspec.to_builtins(holding),
+        shards=shards,
+        mode=experiment.mode,
+        crowd=_crowd(experiment),
+        guarantee=msgspec.to_builtins(guarantee_with(experiment)),
         tolerated=experiment.estimator.assumed_f(experiment.rows),
         forecast=as_record(forecast(experiment)),
         noise=_noise(experiment, dimension),
@@ -73,18 +67,19 @@ def header(
     )
 
 
-def holds(experiment: Experiment, opened: int | None = None) -> Guarantee:
-    """Return what is guaranteed if so many shards opened; by default all of them."""
+def guarantee_with(experiment: Experiment, opened: int | None = None) -> Guarantee:
+    """Return the guarantee where this many shards opened; by default all of them."""
     rows = experiment.rows if opened is None else opened
     return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
 
 
-def _hidden_among(experiment: Experiment, mode: Mode | Literal["none"]) -> int:
-    """Return the smallest number of clients in whose mean an update may be seen."""
+def _crowd(experiment: Experiment) -> int:
+    """Return the smallest number of clients in whose mean an update may be opened."""
+    mode = experiment.mode
     return 1 if mode == "none" else experiment.protocol.quorum_for(mode, experiment.crowd).min_crowd
 
 
-def _named(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

@@ -1,6 +1,6 @@
 """All clients of a simulation in this process, behind the same exchange that a deployment has over a network.
 
-Every client runs the protocol's own code on its own state, under keys from `os.urandom`; only the transport is missing.
+Every client runs the protocol's own code on its own state, under keys from `os.urandom`; only the network is missing.
 """
 
 import os
@@ -15,20 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, Terms, Words, respond, signing_key
+from f2ed.protocol.secagg import Member, respond, signing_key
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Clients", "Round"]
+__all__ = ["MemoryExchange", "SimulatedClients"]
 
 Updates = npt.NDArray[np.float32]
 
 
-class Clients:
+class SimulatedClients:
     """The clients 0 … n - 1 with their identity keys; one object serves a whole run."""
 
     def __init__(
-        self, count: int, job: str, *, shard: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
+        self, count: int, job: str, *, shard_of: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
     ) -> None:
         keys = {client: os.urandom(32) for client in range(count)}
         self.roster = {client: signing_key(key) for client, key in keys.items()}
@@ -38,47 +39,40 @@ class Clients:
                 signing_key=key,
                 roster=self.roster,
                 job=job,
-                shard=partial(shard, client),
+                shard=partial(shard_of, client),
                 clear=True,
             )
             for client, key in keys.items()
         }
         self.workers = workers
         self.kept: dict[ClientId, bytes] = {}
-        """The states of those who hold keys of an epoch; the others begin every round anew."""
+        """The states of the clients that hold keys of an epoch; the others start every round without one."""
 
     def begin_epoch(self, holders: Iterable[ClientId]) -> None:
-        """Let everyone forget; from now on these keep their states from round to round."""
+        """Discard all states; from now on these clients keep theirs from round to round."""
         self.kept = dict.fromkeys(holders, b"")
 
 
-class Round:
-    """One round's exchange: each client answers with its row of the updates, a few at a time.
+class MemoryExchange:
+    """One round's exchange: each client answers with its row of the updates, a few clients at a time.
 
-    Whoever is named in `silent` does not answer; whose update is not finite is added to it, with the reason.
-    `waited` is the time for which the server had nothing to do but wait for clients.
+    Clients in `silent` do not answer; a client whose update is not finite is added to it, with the reason. `waited`
+    is the time that the server spent waiting for clients.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        updates: Updates,
-        *,
-        model: bytes,
-        rounding: Callable[[ClientId], bytes],
-    ) -> None:
+    def __init__(self, clients: SimulatedClients, updates: Updates, *, model: bytes, seed: int, round_: int) -> None:
         self.silent: dict[ClientId, str] = {}
         self.waited = 0.0
         self._clients = clients
         self._states: dict[ClientId, bytes] = {}
         self._updates = updates
-        self.model = model
-        self._rounding = rounding
+        self._model = model
+        self._seed, self._round = seed, round_
 
     def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
-        """Yield the replies in the order of the requests; few more of them exist at once than there are workers."""
+        """Yield the replies in the order of the requests; hardly more of them exist at once than there are workers."""
         asked = [(client, request) for client, request in requests.items() if client not in self.silent]
-        replies = self._made(asked, self._clients.workers)
+        replies = self._replies(asked, self._clients.workers)
         since = perf_counter()
         for client, reply in replies:
             self.waited += perf_counter() - since
@@ -86,33 +80,36 @@ class Round:
                 yield client, reply
             since = perf_counter()
 
-    def _made(self, asked: Iterable[tuple[ClientId, bytes]], workers: int) -> Iterator[tuple[ClientId, bytes | None]]:
+    def _replies(
+        self, asked: Iterable[tuple[ClientId, bytes]], workers: int
+    ) -> Iterator[tuple[ClientId, bytes | None]]:
         if workers == 1:  # threads would only wait for each other
             yield from ((client, self._reply(client, request)) for client, request in asked)
             return
         rest = iter(asked)
-        under_way: deque[tuple[ClientId, Future[bytes | None]]] = deque()
+        pending: deque[tuple[ClientId, Future[bytes | None]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
             for client, request in islice(rest, workers + 1):
-                under_way.append((client, pool.submit(self._reply, client, request)))
-            while under_way:
-                client, future = under_way.popleft()
+                pending.append((client, pool.submit(self._reply, client, request)))
+            while pending:
+                client, future = pending.popleft()
                 reply = future.result()
                 del future
                 yield client, reply
                 del reply
                 for following, request in islice(rest, 1):
-                    under_way.append((following, pool.submit(self._reply, following, request)))
+                    pending.append((following, pool.submit(self._reply, following, request)))
 
     def _reply(self, client: ClientId, request: bytes) -> bytes | None:
         states = self._clients.kept if client in self._clients.kept else self._states
+        rounding = stream(self._seed, "rounding", self._round, client).bytes(32)
         try:
             answer = respond(
                 self._clients.members[client],
                 states.get(client, b""),
                 request,
-                model=self.model,
-                contribution=partial(self._encoded, client),
+                model=self._model,
+                contribution=contribution(self._updates[client], client, key=rounding),
                 entropy=os.urandom(32),
                 threads=1,
             )
@@ -121,6 +118,3 @@ class Round:
             return None
         states[client] = answer.state
         return answer.reply
-
-    def _encoded(self, client: ClientId, terms: Terms) -> Words:
-        return contribution(self._updates[client], client, key=self._rounding(client))(terms)

@@ -1,0 +1,39 @@
+"""Which clients share a shard in each round of a run."""
+
+from f2ed.core.randomness import stream
+from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.simulation.config import Experiment
+
+__all__ = ["Assignments"]
+
+
+class Assignments:
+    """The shards of each round, computed once per epoch; without shards, every client is alone in its own."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._known: tuple[int, Assignment] | None = None
+
+    def __call__(self, round_: int) -> Assignment:
+        """Return the assignment of the epoch that the round belongs to."""
+        epoch = self.epoch(round_)
+        if self._known is None or self._known[0] != epoch:
+            self._known = epoch, self._assign(epoch)
+        return self._known[1]
+
+    def epoch(self, round_: int) -> int:
+        """Return the epoch of a round."""
+        return self._experiment.schedule(round_) if self._experiment.sharded else 0
+
+    def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
+        """Return the members of a client's shard."""
+        assignment = self(round_)
+        return assignment.shards[assignment.shard_of(client)]
+
+    def _assign(self, epoch: int) -> Assignment:
+        it = self._experiment
+        if not it.sharded:
+            shards = tuple((client,) for client in range(it.clients))
+            return Assignment(shards=shards, epoch=0, seed=b"", roster=b"")
+        roster = dict.fromkeys(range(it.clients), b"")
+        return it.schedule.assign(roster, shards=it.rows, epoch=epoch, seed=stream(it.seed, "deal").bytes(32))

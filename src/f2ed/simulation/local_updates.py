@@ -1,0 +1,101 @@
+"""What every client sends in a round: honest training, and an attack where there is one."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from f2ed.learning import ClientData, ClientMomentum, Cohort, MomentumState, TrainingJob
+from f2ed.simulation.adversary import Adversary, Shards
+from f2ed.simulation.checkpoint import SimulationState
+from f2ed.simulation.config import Experiment
+from f2ed.simulation.first_round_cache import FirstRoundCache
+from f2ed.simulation.stopwatch import Stopwatch
+
+__all__ = ["LocalUpdates"]
+
+
+class _Trained(NamedTuple):
+    """The updates of some clients in this order, [k, d], and all clients' momentum afterwards."""
+
+    clients: list[int]
+    updates: Tensor
+    momentum: MomentumState | None
+
+
+class LocalUpdates:
+    """The clients' side of a round up to the moment at which updates are encoded."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        cohort: Cohort,
+        data: Sequence[ClientData],
+        *,
+        first_model: Tensor,
+        first_rounds: FirstRoundCache,
+        adversary: Adversary | None,
+    ) -> None:
+        self._experiment = experiment
+        self._cohort, self._data = cohort, data
+        self._first_model, self._first_rounds = first_model, first_rounds
+        self._adversary = adversary
+
+    def __call__(self, state: SimulationState, shards: Shards, watch: Stopwatch) -> tuple[Tensor, MomentumState | None]:
+        """Return what every client sends, [n, d], and the clients' momentum afterwards."""
+        adversary = self._adversary if state.round >= self._experiment.attack_from else None
+        # Malicious clients that train as the others do are trained along with them.
+        apart = () if adversary is None or adversary.attack.trains_honestly else adversary.clients
+        with watch("train"):
+            trained = self._train(state, [client for client in self._everyone if client not in apart])
+        if adversary is None:
+            return trained.updates, trained.momentum
+        with watch("attack"):
+            own = adversary.train(self._cohort, state.model, shards, state.round) if apart else None
+            return self._attack(adversary, trained, own, state, shards), trained.momentum
+
+    @property
+    def _everyone(self) -> range:
+        return range(self._experiment.clients)
+
+    def _train(self, state: SimulationState, clients: list[int]) -> _Trained:
+        """Train these clients honestly, and apply client momentum."""
+        updates = self._honest(state, clients)
+        beta, momentum = self._experiment.client_momentum, state.momentum
+        if beta is not None and momentum is not None:
+            updates, momentum = ClientMomentum(beta)(updates, clients, momentum)
+        return _Trained(clients, updates, momentum)
+
+    def _honest(self, state: SimulationState, clients: list[int]) -> Tensor:
+        """Return the updates of honest training, [k, d]; those of a first round may be known already."""
+        it = self._experiment
+        first = state.round == 0 and state.model is self._first_model
+        settings = it.data, it.partition, it.model, it.training, it.clients, it.seed, state.model.device, tuple(clients)
+        if first and (known := self._first_rounds.get(settings)) is not None:
+            return known
+        jobs = [TrainingJob(client, self._data[client], it.training) for client in clients]
+        updates = self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
+        if first:
+            self._first_rounds.put(settings, updates)
+        return updates
+
+    def _attack(
+        self, adversary: Adversary, trained: _Trained, own: Tensor | None, state: SimulationState, shards: Shards
+    ) -> Tensor:
+        """Put what the malicious clients send into their rows."""
+        malicious = list(adversary.clients)
+        honest = [client for client in self._everyone if client not in adversary.clients]
+        updates = trained.updates
+        sent = adversary.send(
+            updates[malicious] if own is None else own,
+            updates[honest] if own is None else updates,
+            model=state.model,
+            shards=shards,
+            tensors=self._cohort.layout.sizes,
+            round_=state.round,
+        )
+        if own is not None:
+            updates = updates.new_empty(len(self._everyone), updates.shape[1])
+            updates[honest] = trained.updates
+        updates[malicious] = sent.to(updates)
+        return updates

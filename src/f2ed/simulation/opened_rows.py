@@ -1,0 +1,122 @@
+"""From the clients' updates to the rows that the estimator sees: shard means, or the updates themselves."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from f2ed.protocol.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
+from f2ed.protocol.secagg import Terms
+from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.simulation.assignments import Assignments
+from f2ed.simulation.config import Experiment
+from f2ed.simulation.key_setup import EpochSetup, set_up_epoch, with_cost
+from f2ed.simulation.transport import MemoryExchange, SimulatedClients
+from f2ed.simulation.validate import encoding
+
+__all__ = ["OpenedRows", "Sharded", "Unsharded"]
+
+
+class OpenedRows(NamedTuple):
+    """What the server holds before it estimates."""
+
+    matrix: Any
+    """[p', d]; a torch tensor where every update is seen, a NumPy array of shard means otherwise."""
+    shards: tuple[int, ...]
+    """The shard that each row is the mean of."""
+    excluded: dict[int, str]
+    """The shards without a row, and why."""
+    audit: Audit | None
+    protect: float = 0.0
+    """Seconds that the server spent waiting for clients to encode and mask."""
+
+
+class Unsharded:
+    """No shards: the estimator sees each update as it is, and nobody is hidden."""
+
+    def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
+        """Leave out the clients that dropped out."""
+        if not dropped:
+            return OpenedRows(updates, tuple(range(len(updates))), {}, None)
+        present = [client for client in range(len(updates)) if client not in dropped]
+        return OpenedRows(updates[present], tuple(present), dict(dropped), None)
+
+
+class Sharded:
+    """Shards: every client encodes and masks its update, and the server opens the mean of each shard.
+
+    Keys last an epoch, and no longer than this process: a resumed run needs no secrets on disk.
+    """
+
+    def __init__(self, experiment: Experiment, job: str, assignments: Assignments, workers: int) -> None:
+        self._experiment = experiment
+        self._job = job
+        self._assignments = assignments
+        self._encoding = encoding(experiment)
+        self._clients = SimulatedClients(experiment.clients, job, shard_of=assignments.shard_of, workers=workers)
+        self._setup = EpochSetup({}, {}, {})
+        self._last: tuple[int, int] | None = None
+
+    def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:
+        """Run the protocol in all shards."""
+        assignment = self._assignments(round_)
+        digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
+        exchange = MemoryExchange(
+            self._clients, updates.cpu().numpy(), model=digest, seed=self._experiment.seed, round_=round_
+        )
+        task = self._task(round_, digest, updates.shape[1])
+        self._begin_epoch(exchange, assignment, task)
+        exchange.silent.update(dropped)
+        # A copy: after a failure a deployment asks for keys again, but nobody here has lost any.
+        keys = dict(self._setup.keys)
+        means, audit = shard_means(exchange, assignment, task, keys=keys, threads=self._clients.workers)
+        # Whether the set-up is recorded depends on the round alone: one repeated after an interruption is not.
+        if round_ == 0 or self._assignments.epoch(round_ - 1) != assignment.epoch:
+            audit = with_cost(audit, self._setup)
+        excluded = _closed(audit, shard_terms(assignment, msgspec.structs.replace(task, secure=True)), exchange.silent)
+        kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
+        return OpenedRows(
+            means if len(kept) == len(means) else means[kept],
+            tuple(audit.opened[row] for row in kept),
+            excluded,
+            audit,
+            exchange.waited,
+        )
+
+    def _task(self, round_: int, model: bytes, coordinates: int) -> Task:
+        it = self._experiment
+        return Task(
+            job=self._job,
+            round=round_,
+            model=model,
+            coordinates=coordinates,
+            encoding=self._encoding,
+            roster=self._clients.roster,
+            protocol=it.protocol,
+            noise=0.0 if it.dp is None else it.dp.noise_multiplier,
+            secure=it.secure,
+        )
+
+    def _begin_epoch(self, exchange: MemoryExchange, assignment: Assignment, task: Task) -> None:
+        """Set the epoch up where it is new, or where this round does not follow the last one."""
+        if self._last is None or self._last[0] != assignment.epoch or task.round <= self._last[1]:
+            self._last = None
+            self._setup = set_up_epoch(self._clients, exchange, assignment, task)
+        self._last = (assignment.epoch, task.round)
+
+
+def _closed(audit: Audit, masked: tuple[Terms, ...], silent: Mapping[ClientId, str]) -> dict[int, str]:
+    """Return the shards without a mean, and why; summed in the clear, those that masks would have kept closed."""
+    reasons = {each.shard: _reason(each, terms, silent) for each, terms in zip(audit.shards, masked, strict=True)}
+    return {shard: reason for shard, reason in reasons.items() if reason is not None}
+
+
+def _reason(shard: ShardAudit, masked: Terms, silent: Mapping[ClientId, str]) -> str | None:
+    if shard.reason is None and len(shard.survivors) >= masked.min_crowd:
+        return None
+    missing = [client for client in shard.members if client in silent]
+    if not missing:
+        return shard.reason
+    return f"{len(missing)} of {len(shard.members)} members sent nothing: {silent[missing[0]]}"
