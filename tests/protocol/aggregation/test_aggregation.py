@@ -321,6 +321,19 @@ def test_settings_of_the_protocol_reach_the_terms():
     assert raised[0].min_crowd == 9
 
 
+def test_min_crowd_is_a_minimum_in_shards_of_different_sizes():
+    """A shard of 12 needs a majority of 7, whatever a smaller minimum says; shards of 11 keep theirs."""
+    exchange = InMemory(23)
+    protocol = Protocol(mode="dropout-tolerant", min_crowd=6)
+    crowds = {
+        len(each.members): each.min_crowd
+        for each in shard_terms(plan_for(exchange, 2), task_for(exchange, protocol=protocol))
+    }
+    assert crowds == {11: 6, 12: 7}
+    _, audit = shard_means(exchange, plan_for(exchange, 2), task_for(exchange, protocol=protocol))
+    assert audit.opened == (0, 1)
+
+
 def test_the_audit_counts_bytes_and_becomes_a_line():
     exchange = InMemory(8, 1000)
     plan = plan_for(exchange, 2)

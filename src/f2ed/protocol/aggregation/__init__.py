@@ -6,7 +6,9 @@ shard could have, is left out with its reason, and the round goes on.
 
 from f2ed.protocol.aggregation.audit import Audit, ShardAudit
 from f2ed.protocol.aggregation.contribution import contribution
-from f2ed.protocol.aggregation.round import EpochKeys, Exchange, ShardMeans, robust_secure_mean, shard_means
+from f2ed.protocol.aggregation.conversation import Exchange
+from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, set_up_keys
+from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
 from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms
 
@@ -14,6 +16,7 @@ __all__ = [
     "Audit",
     "EpochKeys",
     "Exchange",
+    "KeySetup",
     "Protocol",
     "ServerStep",
     "ShardAudit",
@@ -24,6 +27,7 @@ __all__ = [
     "contribution",
     "opening_cost",
     "robust_secure_mean",
+    "set_up_keys",
     "shard_means",
     "shard_terms",
 ]

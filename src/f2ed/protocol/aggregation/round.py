@@ -1,6 +1,6 @@
 """All shards of a round, in lockstep or each on its own: their means, and a robust mean over those."""
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -8,24 +8,14 @@ import numpy as np
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.aggregation.audit import Audit
+from f2ed.protocol.aggregation.conversation import Exchange, lockstep
+from f2ed.protocol.aggregation.key_setup import EpochKeys
 from f2ed.protocol.aggregation.shard import Means, Shard
 from f2ed.protocol.aggregation.task import Task, agreed_encoding, shard_terms
-from f2ed.protocol.secagg import SignedKey, secure_sum
-from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.protocol.secagg import secure_sum
+from f2ed.protocol.sharding import Assignment
 
-__all__ = ["EpochKeys", "Exchange", "ShardMeans", "robust_secure_mean", "shard_means"]
-
-Exchange = Callable[[Mapping[ClientId, bytes]], Mapping[ClientId, bytes] | Iterable[tuple[ClientId, bytes]]]
-"""Delivers requests and brings back replies; an absent reply is a dropped client.
-
-A mapping will do. An iterator of (client, reply) pairs in the order of arrival keeps memory bounded, since each reply
-is used up before the next is asked for. Waiting is the exchange's business: it stops when its deadline has passed,
-which may differ from client to client. Shards in lockstep share one call per step; independent shards have calls of
-their own, from several threads at a time, so that each has its own deadlines and none waits for another.
-"""
-
-EpochKeys = MutableMapping[tuple[int, tuple[ClientId, ...]], tuple[SignedKey, ...]]
-"""Keys of `all-or-nothing` by (epoch, members): kept by the caller, they save a step in later rounds of an epoch."""
+__all__ = ["ShardMeans", "robust_secure_mean", "shard_means"]
 
 Result = TypeVar("Result")
 
@@ -69,8 +59,9 @@ def shard_means(
 ) -> ShardMeans:
     """Drive all shards, in lockstep or each on its own, and return the means of those that opened.
 
-    With `keys`, a dictionary to keep between rounds, the members of an all-or-nothing shard agree on keys once per
-    epoch. `independent` shards need an exchange that may be called from several threads; `threads` unmask one sum.
+    With `keys`, a dictionary to keep between rounds, the members of a shard agree on keys once per epoch, where its
+    scheme keeps any. `independent` shards need an exchange that may be called from several threads; `threads` unmask
+    one sum.
     """
     book: EpochKeys = {} if keys is None else keys
     means = np.empty((len(plan.shards), task.coordinates), np.float32)
@@ -81,9 +72,9 @@ def shard_means(
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
         with ThreadPoolExecutor(len(shards)) as pool:
-            list(pool.map(lambda shard: _lockstep(exchange, [shard]), shards))
+            list(pool.map(lambda shard: lockstep(exchange, [shard.conversation]), shards))
     else:
-        _lockstep(exchange, shards)
+        lockstep(exchange, [shard.conversation for shard in shards])
     _remember(book, shards)
     audit = Audit(
         job=task.job,
@@ -100,27 +91,11 @@ def shard_means(
     return ShardMeans(means[: len(audit.opened)], audit)
 
 
-def _lockstep(exchange: Exchange, shards: Iterable[Shard]) -> None:
-    """Take one step in all of these shards per exchange, until each has its outcome."""
-    requests = {client: (shard, request) for shard in shards for client, request in shard.start().items()}
-    while requests:
-        following: dict[ClientId, tuple[Shard, bytes]] = {}
-        asked = {client: shard for client, (shard, _) in requests.items()}
-        replies = exchange({client: request for client, (_, request) in requests.items()})
-        for client, reply in replies.items() if isinstance(replies, Mapping) else replies:
-            # Whoever was not asked, or answered already, is not heard: it must not answer the next question too.
-            if home := asked.pop(client, None):
-                following |= {c: (home, request) for c, request in home.send({client: reply}).items()}
-        for late in set(asked.values()):
-            following |= {c: (late, request) for c, request in late.send({}).items()}
-        requests = following
-
-
 def _remember(book: EpochKeys, shards: Iterable[Shard]) -> None:
-    """Keep the keys of the shards that opened, and of no past epoch; after a failure the members are asked anew."""
+    """Keep the keys of the shards that opened, and of no past epoch; after a failure the members are asked again."""
     for shard in shards:
         place = (shard.terms.epoch, shard.terms.members)
         for old in [known for known in book if known == place or known[0] < shard.terms.epoch]:
             del book[old]
-        if shard.outcome and shard.outcome.keys and shard.outcome.reason is None:
-            book[place] = shard.outcome.keys
+        if shard.result and shard.result.keys and shard.result.reason is None:
+            book[place] = shard.result.keys

@@ -1,0 +1,39 @@
+"""The key set-up of an epoch, before its rounds."""
+
+import pytest
+
+from f2ed.protocol.aggregation import Protocol, set_up_keys, shard_means
+from tests.protocol.aggregation.test_aggregation import InMemory, plain_means, plan_for, task_for
+
+
+def test_a_set_up_before_the_round_saves_its_step_and_costs_the_same():
+    asked, prepared = InMemory(12, lazy=False), InMemory(12, lazy=False)
+    plan = plan_for(asked, 3)
+    _, whole = shard_means(asked, plan, task_for(asked))
+    setup = set_up_keys(prepared, plan, task_for(prepared))
+    assert prepared.calls == 1
+    assert setup.holders == set(range(12))
+    keys = dict(setup.keys)
+    means, audit = shard_means(prepared, plan, task_for(prepared), keys=keys)
+    assert (asked.calls, prepared.calls) == (2, 2)
+    assert means == pytest.approx(plain_means(prepared, plan, range(3)), abs=1e-5)
+    assert keys == setup.keys
+    assert setup.charged_to(audit) == whole
+    assert audit != whole
+
+
+def test_a_shard_that_fails_in_the_set_up_is_asked_again_in_the_round():
+    exchange = InMemory(8, drop=lambda call, client: call == 1 and client == 0)
+    plan = plan_for(exchange, 2)
+    setup = set_up_keys(exchange, plan, task_for(exchange))
+    failed = plan.shard_of(0)
+    assert setup.holders == set(plan.shards[1 - failed])
+    _, audit = shard_means(exchange, plan, task_for(exchange), keys=dict(setup.keys))
+    assert audit.opened == (0, 1)
+
+
+def test_schemes_without_keys_need_no_set_up():
+    exchange = InMemory(8)
+    for changes in ({"protocol": Protocol(mode="dropout-tolerant")}, {"secure": False}):
+        setup = set_up_keys(exchange, plan_for(exchange, 2), task_for(exchange, **changes))
+        assert (setup.keys, setup.bytes_up, exchange.calls) == ({}, {}, 0)
