@@ -45,10 +45,14 @@ def write(folder: Path) -> None:
 @cache
 def described(package: str) -> tuple[tuple[ModuleType, tuple[str, ...]], ...]:
     """Return the public modules of a package with the names to describe there, the package itself first."""
-    first, *below = _modules(package)
-    elsewhere = {id(getattr(module, name)) for module in below for name in _exported(module)}
-    own = tuple(name for name in _exported(first) if id(getattr(first, name)) not in elsewhere)
-    return ((first, own), *((module, _exported(module)) for module in below))
+    modules = list(_modules(package))
+    home = {}
+    for module in sorted(modules, key=lambda each: each.__name__.count(".")):  # the deepest comes last, and stays
+        home |= {id(getattr(module, name)): module for name in _exported(module)}
+    return tuple(
+        (module, tuple(name for name in _exported(module) if home[id(getattr(module, name))] is module))
+        for module in modules
+    )
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
