@@ -1,6 +1,7 @@
 """What every plug-in brings along, so that no table elsewhere has to name it."""
 
 import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from f2ed.attacks import AnyAttack, Attack
 from f2ed.estimators import AnyEstimator, Estimator
 
+ROOT = Path(__file__).parents[1]
 ATTACKS, ESTIMATORS = get_args(AnyAttack), get_args(AnyEstimator)
 EVERY = pytest.mark.parametrize("plugin", ESTIMATORS + ATTACKS, ids=lambda each: each.__name__)
 FAMILIES = {base: get_args(get_args(base.__annotations__["family"])[0]) for base in (Attack, Estimator)}
@@ -32,3 +34,13 @@ def test_titles_kinds_and_aliases_are_unique(union):
 @EVERY
 def test_descriptions_are_no_settings(plugin):
     assert not {"title", "family", "paper", "aliases"} & set(plugin.__struct_fields__)
+
+
+def test_private_packages_are_imported_by_their_own_package_alone():
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "src/f2ed").rglob("*.py")
+        for package in re.findall(r"(?:from|import) f2ed\.([\w.]+)\._\w", path.read_text("utf-8"))
+        if not path.is_relative_to(ROOT / "src/f2ed" / package.replace(".", "/"))
+    }
+    assert not found

@@ -13,8 +13,7 @@ from f2ed.attacks._common.scene import Scene
 from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.triggers import Bars, Box
 from f2ed.attacks.base import Variant
-from f2ed.core.arrays import Array, namespace
-from f2ed.estimators._linalg.gram import like
+from f2ed.core.arrays import Array, like, namespace
 
 __all__ = ["DBA"]
 

@@ -11,7 +11,7 @@ from f2ed.attacks._common.scene import Scene
 from f2ed.attacks._common.view import AttackerView
 from f2ed.attacks.base import Attack, Positive
 from f2ed.core.arrays import Array
-from f2ed.estimators._linalg.rows import Matrix
+from f2ed.estimators import Matrix
 
 __all__ = ["HIDRA", "distance"]
 

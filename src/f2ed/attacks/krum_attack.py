@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Positive, Variant
-from f2ed.core.arrays import Array, namespace
-from f2ed.estimators._linalg.gram import to_numpy
-from f2ed.estimators._linalg.rows import Matrix
-from f2ed.estimators.krum import krum_scores
+from f2ed.core.arrays import Array, namespace, to_numpy
+from f2ed.estimators import Matrix, krum_scores
 
 __all__ = ["KrumAttack"]
 

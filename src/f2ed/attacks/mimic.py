@@ -7,7 +7,7 @@ from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array
 from f2ed.core.errors import ConfigError
-from f2ed.estimators._linalg.spectrum import widest
+from f2ed.estimators import widest
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Mimic"]

@@ -11,9 +11,8 @@ from f2ed.attacks._common.goal import EvaluationData, Examples, Goal
 from f2ed.attacks._common.training import MaliciousClients, ProximalTerm, TrainingOverrides
 from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack, Positive, Variant
-from f2ed.core.arrays import Array, namespace
+from f2ed.core.arrays import Array, like, namespace
 from f2ed.core.errors import ConfigError
-from f2ed.estimators._linalg.gram import like
 
 __all__ = ["ModelPoisoning"]
 

@@ -16,10 +16,11 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["LANES", "Array", "as_matrix", "in_lanes", "namespace", "one_blas_thread"]
+__all__ = ["LANES", "Array", "as_matrix", "double", "in_lanes", "like", "namespace", "one_blas_thread", "to_numpy"]
 
 T = TypeVar("T")
 Array = Any  # an ndarray or a torch tensor: whichever came in
@@ -68,6 +69,23 @@ def _check(shape: Sequence[int], dtype: str) -> None:
 def namespace(array: Array) -> ModuleType:
     """Return the library an array belongs to: numpy or torch."""
     return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+
+
+def to_numpy(array: Array) -> Any:
+    """Copy a small result to the CPU."""
+    return array if isinstance(array, (np.ndarray, np.generic, float)) else array.cpu().numpy()
+
+
+def double(array: Array) -> Array:
+    """Convert an array to float64, on its device."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+
+
+def like(block: Array, small: npt.NDArray[np.float64]) -> Array:
+    """Convert a small float64 array to the type and device of a block."""
+    if isinstance(block, np.ndarray):
+        return small.astype(block.dtype)
+    return namespace(block).as_tensor(small, dtype=block.dtype, device=block.device)
 
 
 def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *, blas: bool = False) -> list[T]:

@@ -4,7 +4,9 @@ To add one, write a frozen struct in its own file and add it to `AnyEstimator`: 
 of experiment files and the parameter list of the shared tests.
 """
 
-from f2ed.estimators._linalg.gram import GramStream
+from f2ed.estimators._linalg.gram import GramStream, squared_distances
+from f2ed.estimators._linalg.rows import Matrix, Rows
+from f2ed.estimators._linalg.spectrum import Spread, widest
 from f2ed.estimators.base import Estimate, Estimator
 from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.bucketing import Bucketing
@@ -14,8 +16,8 @@ from f2ed.estimators.clipping import ARC, Clipping
 from f2ed.estimators.dnc import DnC
 from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.geometric_median import GeometricMedian
-from f2ed.estimators.gram_rule import GramRule, RowWeights
-from f2ed.estimators.krum import Krum, MultiKrum
+from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
+from f2ed.estimators.krum import Krum, MultiKrum, krum_scores
 from f2ed.estimators.mda import MDA
 from f2ed.estimators.mea_med import MeaMed
 from f2ed.estimators.mean import Mean
@@ -46,6 +48,7 @@ __all__ = [
     "GramRule",
     "GramStream",
     "Krum",
+    "Matrix",
     "MeaMed",
     "Mean",
     "Median",
@@ -53,8 +56,14 @@ __all__ = [
     "MultiKrum",
     "NoRegret",
     "RowWeights",
+    "Rows",
     "Sections",
+    "Spread",
     "TrimmedMean",
+    "krum_scores",
+    "squared_distances",
+    "uniform",
+    "widest",
 ]
 
 AnyEstimator = (

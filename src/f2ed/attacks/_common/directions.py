@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.attacks._common.scene import Scene
-from f2ed.core.arrays import Array, namespace
-from f2ed.estimators._linalg.gram import like
-from f2ed.estimators._linalg.spectrum import widest
+from f2ed.core.arrays import Array, like, namespace
+from f2ed.estimators import widest
 
 __all__ = ["Direction", "gram_of", "length", "perturbation", "unit"]
 

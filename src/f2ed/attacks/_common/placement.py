@@ -3,8 +3,7 @@
 import numpy as np
 
 from f2ed.attacks._common.scene import Scene, shard_of_each
-from f2ed.core.arrays import Array
-from f2ed.estimators._linalg.gram import like
+from f2ed.core.arrays import Array, like
 
 __all__ = ["land"]
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.attacks._common.view import AttackerView, Knowledge
-from f2ed.core.arrays import Array, as_matrix, namespace
+from f2ed.core.arrays import Array, as_matrix, like, namespace, to_numpy
 from f2ed.core.errors import ConfigError
-from f2ed.estimators._linalg.gram import like, to_numpy
-from f2ed.estimators._linalg.rows import Matrix
+from f2ed.estimators import Matrix
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Scene", "shard_of_each", "survey"]

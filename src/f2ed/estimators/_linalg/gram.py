@@ -12,19 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.core.arrays import Array, namespace, one_blas_thread
+from f2ed.core.arrays import Array, double, like, namespace, one_blas_thread, to_numpy
 from f2ed.core.errors import ConfigError
 
 __all__ = [
     "HUGE",
     "GramStream",
     "NotFiniteError",
-    "double",
     "largest",
-    "like",
     "measured",
     "squared_distances",
-    "to_numpy",
 ]
 
 Vector = npt.NDArray[np.float64]
@@ -101,11 +98,6 @@ def largest(block: Array) -> Vector:
     return np.asarray(to_numpy(xp.abs(block).max(1) if xp is np else xp.abs(block).amax(1)), np.float64)
 
 
-def to_numpy(array: Array) -> Any:
-    """Bring a small result to the CPU."""
-    return array if isinstance(array, (np.ndarray, np.generic, float)) else array.cpu().numpy()
-
-
 def _one_pass(rows: Source, center: int | None, *, scaled: bool) -> Matrix:
     """Walk the columns once; twice if every row is to be scaled to size one, against over- and underflow."""
     factors = np.exp2(-np.clip(np.floor(np.log2(_sizes(rows, center))), -126, 126)) if scaled else None
@@ -145,18 +137,6 @@ def _product(block: Array, center: int | None, factors: Vector | None) -> Array:
     narrow = _NARROW if away.shape[1] % _NARROW == 0 else away.shape[1]
     parts = away.unflatten(1, (-1, narrow)).transpose(0, 1)
     return double(parts @ parts.mT).sum(0)
-
-
-def double(array: Array) -> Array:
-    """Return an array in float64, where it is."""
-    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
-
-
-def like(block: Array, small: Vector) -> Array:
-    """Bring a small float64 array to a block's type and device."""
-    if isinstance(block, np.ndarray):
-        return small.astype(block.dtype)
-    return namespace(block).as_tensor(small, dtype=block.dtype, device=block.device)
 
 
 def _blurred(gram: Matrix, rows: Source, center: int | None) -> tuple[int, bool] | None:

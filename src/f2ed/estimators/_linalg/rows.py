@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.core.arrays import LANES, Array, in_lanes, namespace, one_blas_thread
+from f2ed.core.arrays import LANES, Array, double, in_lanes, like, namespace, one_blas_thread, to_numpy
 from f2ed.estimators._linalg import gram
-from f2ed.estimators._linalg.gram import HUGE, NotFiniteError, double, largest, like, to_numpy
+from f2ed.estimators._linalg.gram import HUGE, NotFiniteError, largest
 
 __all__ = ["Matrix", "Rows"]
 
