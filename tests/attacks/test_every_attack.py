@@ -49,7 +49,7 @@ def test_every_attack_says_in_a_sentence_what_it_does(attack):
         ('{"kind":"model-replacement","share":1.5}', r"\$\.share"),
         ('{"kind":"model-replacement","boost":"client"}', r"\$\.boost"),
         ('{"kind":"model-replacement","trigger":{"sise":2}}', r"sise.*\$\.trigger"),
-        ('{"kind":"mimic","client":2,"shard_aware":true}', "named client needs"),
+        ('{"kind":"mimic","client":2,"shard_aware":true}', "fixed client needs"),
         ('{"kind":"label-flip","source":2}', "both source and target"),
         ('{"kind":"dba","rounds":[1],"shard_aware":true}', "shard_aware = false"),
         ('{"kind":"hidra","slack":1.0}', r"\$\.slack"),

@@ -8,7 +8,7 @@ import torch
 
 from f2ed import attacks as a
 from f2ed.attacks._common.triggers import copied, paint, poisoned
-from f2ed.attacks.neurotoxin import quiet
+from f2ed.attacks.neurotoxin import smallest
 from f2ed.core.errors import ConfigError
 from tests.attacks.attack_scenes import CLASSES, M, clients, evaluation, pictures, shard_means, view
 
@@ -128,7 +128,7 @@ def test_labels_are_mirrored_or_one_is_turned_into_another():
 
 
 def test_a_flip_to_a_label_that_is_no_class_is_refused():
-    with pytest.raises(ConfigError, match="2 to 7, but the labels end at 3"):
+    with pytest.raises(ConfigError, match="target = 7, but the largest label is 3"):
         a.LabelFlip(source=2, target=7).flipped(np.arange(4), 4)
 
 
@@ -246,9 +246,9 @@ def test_the_authors_dba_measures_the_last_bar_alone():
 def test_the_quietest_coordinates_are_those_of_the_smallest_magnitude():
     slopes = np.array([[3.0, -0.1, 0.2, -5.0], [0.0, 1.0, 2.0, -3.0]])
     want = [[False, True, True, False], [True, True, False, False]]
-    np.testing.assert_array_equal(quiet(slopes, 0.5), want)
-    np.testing.assert_array_equal(quiet(torch.from_numpy(slopes), 0.5).numpy(), want)
-    assert quiet(slopes, 1.0).all()
+    np.testing.assert_array_equal(smallest(slopes, 0.5), want)
+    np.testing.assert_array_equal(smallest(torch.from_numpy(slopes), 0.5).numpy(), want)
+    assert smallest(slopes, 1.0).all()
 
 
 def test_neurotoxin_moves_no_weight_that_clean_data_move_much():
@@ -278,7 +278,7 @@ def test_model_poisoning_wants_wrong_labels_for_a_few_test_images():
 
 
 def test_more_images_than_the_test_set_has_are_refused():
-    with pytest.raises(ConfigError, match="61 images asked for, but the test set has 60"):
+    with pytest.raises(ConfigError, match="images = 61, but the test set has 60"):
         a.ModelPoisoning(images=61).goal(evaluation())
 
 

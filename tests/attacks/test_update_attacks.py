@@ -351,9 +351,9 @@ def test_an_attack_counts_clients_or_shards():
         ({"malicious": ()}, "at least one"),
         ({"malicious": (1, 1, 3, 7, 19)}, "each once"),
         ({"malicious": (16, 3, 7, 1, 99)}, "exactly one shard"),
-        ({"own": np.zeros((4, 41))}, r"own updates are \(4, 41\); wanted \(5, 41\)"),
-        ({"benign": np.zeros((15, 40))}, r"benign updates are \(15, 40\); wanted \(15, 41\)"),
-        ({"tensors": (10, 20)}, "do not add up to 41"),
+        ({"own": np.zeros((4, 41))}, r"own updates have shape \(4, 41\); expected \(5, 41\)"),
+        ({"benign": np.zeros((15, 40))}, r"benign updates have shape \(15, 40\); expected \(15, 41\)"),
+        ({"tensors": (10, 20)}, "must add up to 41"),
     ],
 )
 def test_a_view_that_does_not_fit_together_is_refused(change, says):

@@ -1,7 +1,7 @@
-"""What malicious clients do: each attack says how they train, what they send and what they want.
+"""Malicious clients: each attack defines how they train, what they send and what they want to achieve.
 
-To add one, write a frozen struct in a file of its own and name it in `AnyAttack`: that union is the
-registry, the schema of experiment files and the parameter list of the shared tests.
+To add one, write a frozen struct in its own file and add it to `AnyAttack`: that union is the registry, the schema of
+experiment files and the parameter list of the shared tests.
 """
 
 from f2ed.attacks._common.goal import EvaluationData, Examples, Goal, Palette, Success

@@ -13,10 +13,10 @@ __all__ = ["ALIE", "largest_z"]
 
 
 class ALIE(Attack, frozen=True, tag="alie"):
-    """Stand `z` standard deviations beside the honest mean in every coordinate, where enough honest rows stand too.
+    """Send the honest mean shifted by `z` standard deviations in every coordinate, within the spread of honest rows.
 
-    Without `z` it is the largest for which a majority with the malicious rows can form; the inventors'
-    code fixes 1.5. The inventors' clients know their own updates alone: knowledge = "partial".
+    The default z is the largest at which enough honest rows lie further out to form a majority with the malicious ones;
+    the original code fixes 1.5. In the original the clients know their own updates only: knowledge = "partial".
     """
 
     title = "A little is enough"
@@ -26,15 +26,15 @@ class ALIE(Attack, frozen=True, tag="alie"):
     z: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
 
     def craft(self, scene: Scene) -> Array:
-        """Send the same to all."""
+        """Return one row for all malicious clients."""
         z = largest_z(scene.n, scene.m) if self.z is None else self.z
         return scene.mean - z * scene.spread
 
 
 def largest_z(n: int, m: int) -> float:
-    """Return Φ⁻¹((n - m - s) / (n - m)), s = ⌊n/2 + 1⌋ - m being the honest rows still needed for a majority.
+    """Return Φ⁻¹((n - m - s) / (n - m)), where s = ⌊n/2 + 1⌋ - m honest rows complete a majority.
 
-    It is not negative, and finite also where the malicious rows are a majority by themselves.
+    It is never negative, and finite even if the malicious rows alone are a majority.
     """
     needed = max(n // 2 + 1 - m, 1)
     share = (n - m - needed) / max(n - m, 1)

@@ -17,17 +17,17 @@ from f2ed.core.arrays import Array, like, namespace
 
 __all__ = ["DBA"]
 
-_KINDS = 4
+_GROUPS = 4
 Flags = npt.NDArray[np.bool_]
 
 
 class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
-    """Split the trigger into four bars, one for each kind of malicious client, and measure the four together.
+    """Split a trigger into four bars, one for each group of malicious clients; all four together are the backdoor.
 
-    By default all attack in every round. With `rounds`, the first kind attacks in the first round named alone,
-    the second in the second, and so on, and they train honestly otherwise: the inventors' single shot, for which they
-    boost. The authors' variant poisons half of the images for 20 epochs and measures the last
-    bar alone, since the whole trigger is never painted in their code.
+    By default all attack in every round. With `rounds`, the first group attacks only in the first round listed, the
+    second group in the second, and so on, and they train honestly otherwise: the original single-shot attack, which
+    boosts the update. The released variant poisons half of the images for 20 epochs and measures success with the last
+    bar alone, since that code never paints the whole trigger.
     """
 
     title = "Distributed backdoor"
@@ -35,31 +35,31 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
     paper = "Xie et al., ICLR 2020"
 
     trigger: Bars = Bars()
-    rounds: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=_KINDS)] | None = None
+    rounds: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=_GROUPS)] | None = None
     variant: Variant = "original"
 
     def __post_init__(self) -> None:
         # A ValueError here reaches the reader of an experiment file with its path.
         if self.rounds and self.shard_aware:
-            raise ValueError("dba: rounds name single clients' turns, so they need shard_aware = false")
+            raise ValueError("dba: rounds are turns of single clients, so they need shard_aware = false")
 
     def as_run(self) -> "DBA":
-        """Fix what the authors' code fixes."""
+        """Apply the settings that the released code fixes."""
         return self if self.variant == "original" else msgspec.structs.replace(self, share=0.5, epochs=20, rounds=None)
 
     def marks(self, images: Array, rank: int | None) -> Sequence[Box]:
-        """Return one bar for an attacker, and all of them to measure."""
+        """Return one bar for a malicious client, and all of them for measuring success."""
         bars = self.trigger.boxes(images)
         if rank is None:
             return bars if self.variant == "original" else bars[-1:]
-        return [bars[rank % _KINDS]]
+        return [bars[rank % _GROUPS]]
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalization."""
+        """Paint before normalization."""
         return palette.shade(self.trigger.value)
 
     def train(self, clients: MaliciousClients) -> Array:
-        """Train on the poisoned data those whose round it is, and the others as the honest do."""
+        """Train on poisoned data the clients whose turn it is, and the others honestly."""
         active = self._active(clients.round, len(clients.malicious))
         if not active.any():
             return clients.train(clients.data)
@@ -70,7 +70,7 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
         return namespace(honest).where(_column(active, honest), poisoned, honest)
 
     def craft(self, scene: Scene) -> Array:
-        """Boost what those send whose round it is."""
+        """Boost the updates of the clients whose turn it is."""
         if self.shard_aware:
             return super().craft(scene)
         active = self._active(scene.view.round, scene.view.m)
@@ -80,7 +80,7 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
         rounds = self.as_run().rounds
         if rounds is None:
             return np.ones(malicious, bool)
-        return np.array([kind < len(rounds) and rounds[kind] == current for kind in np.arange(malicious) % _KINDS])
+        return np.array([group < len(rounds) and rounds[group] == current for group in np.arange(malicious) % _GROUPS])
 
 
 def _column(flags: Flags, rows: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The closed-form adaptive attack on filters of the variance: as far as they let pass."""
+"""An adaptive attack on variance filters, in closed form: as far from the mean as the filter accepts."""
 
 import numpy as np
 
@@ -14,11 +14,11 @@ _JUST_BELOW = 0.99
 
 
 class Edge(Attack, frozen=True, tag="edge"):
-    """Stand together beside the honest mean where the variance along the way there just stays in bounds.
+    """Send one row as far from the honest mean as the variance bound of the filter in use allows.
 
     A share ε of the rows at distance z adds ε(1 - ε)z² to (1 - ε) times the honest variance. The bound is the one at
-    which the FilterL2 in use stops, if it has a `sigma`; any other estimator is taken for a filter that removes what
-    sticks out most, and the bound is just below the honest rows' own largest variance, so that they go first.
+    which the FilterL2 in use stops, if it has a `sigma`. Any other estimator is treated as a filter that removes the
+    largest outliers: the bound is just below the honest rows' own largest variance, so that they are removed first.
     """
 
     title = "Filter edge"
@@ -29,19 +29,19 @@ class Edge(Attack, frozen=True, tag="edge"):
     shard_aware: bool = True
 
     def craft(self, scene: Scene) -> Array:
-        """Send the same to all."""
+        """Return one row for all malicious clients."""
         step = unit(perturbation(self.direction, scene))
         variance = float(np.square(scene.along(step)).mean())
         bound = _stops_at(scene.view.estimator)
         if bound is None:
             bound = _JUST_BELOW * float(np.linalg.eigvalsh(gram_of(scene.squares))[-1]) / len(scene.squares)
-        share = min(scene.epsilon, 0.5)
+        share = min(scene.contamination, 0.5)
         room = max(bound - (1 - share) * variance, 0.0) / (share * (1 - share))
         return scene.mean + float(np.sqrt(room)) * step
 
 
 def _stops_at(estimator: Estimator | None) -> float | None:
-    """Return the variance at which the filter in use, or inside the one in use, is content."""
+    """Return the variance at which the filter in use, possibly inside a wrapper, stops."""
     while estimator is not None and not isinstance(estimator, FilterL2):
         estimator = getattr(estimator, "inner", None)
     if estimator is None or estimator.sigma is None:

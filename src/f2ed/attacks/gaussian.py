@@ -1,4 +1,4 @@
-"""Gaussian noise instead of an update."""
+"""Gaussian noise instead of an update (as in Blanchard et al., NeurIPS 2017)."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ __all__ = ["Gaussian"]
 
 
 class Gaussian(Attack, frozen=True, tag="gaussian"):
-    """Send independent normal numbers of this `mean` and standard deviation `std`."""
+    """Send independent normal values with this `mean` and standard deviation `std`."""
 
     title = "Gaussian noise"
     family = "untargeted"
@@ -23,6 +23,6 @@ class Gaussian(Attack, frozen=True, tag="gaussian"):
     std: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
 
     def craft(self, scene: Scene) -> Array:
-        """Draw anew for each row."""
+        """Draw each row independently."""
         draws = scene.view.rng.standard_normal((scene.m, scene.d), np.float32)
         return scene.like(draws) * self.std + self.mean

@@ -1,4 +1,4 @@
-"""HIDRA (Choudhary et al., IEEE S&P 2024), the attack on filters that work in sections of the vector."""
+"""HIDRA (Choudhary et al., IEEE S&P 2024), an attack on filters that process the vector in sections."""
 
 from itertools import accumulate, pairwise
 from typing import Annotated, Literal
@@ -17,12 +17,12 @@ __all__ = ["HIDRA", "distance"]
 
 
 class HIDRA(Attack, frozen=True, tag="hidra"):
-    """Stand against the mean, in every section, as far as the filter's slack lets all malicious rows pass at once.
+    """Shift every section against the mean, as far as the filter's slack accepts all malicious rows at once.
 
-    `sections` is the length of a section, cut anew in each parameter tensor; "whole" or None takes the whole vector at
-    once, which is the attack to use on a filter that has no sections. `tau` is the filter's bound on the variance;
-    without it, the largest variance of the section before the attack: the best that a defender could know.
-    `slack` is the factor over tau at which the filter stops, √20 in the authors' code.
+    `sections` is the length of a section, starting over in each parameter tensor; "whole" or None treats the vector as
+    one section, which is the attack on a filter without sections. `tau` is the filter's bound on the variance; by
+    default the largest variance of the section before the attack, the best bound a defender could know. `slack` is the
+    factor over tau at which the filter stops, √20 in the released code.
     """
 
     title = "HIDRA"
@@ -34,17 +34,17 @@ class HIDRA(Attack, frozen=True, tag="hidra"):
     slack: Annotated[float, msgspec.Meta(gt=1.0)] = 20**0.5
 
     def craft(self, scene: Scene) -> Array:
-        """Send the same to all."""
+        """Return one row for all malicious clients."""
         sent = scene.before.mean(0)
         for low, high in pairwise(_cuts(scene.view, self.sections)):
             tau = _largest_variance(scene.before[:, low:high]) if self.tau is None else self.tau
             section = sent[low:high]
-            section -= distance(scene.epsilon, tau, self.slack) * unit(section)
+            section -= distance(scene.contamination, tau, self.slack) * unit(section)
         return sent
 
 
 def distance(epsilon: float, tau: float, slack: float) -> float:
-    """Return how far from the mean a share epsilon of the rows may stand together without being filtered."""
+    """Return how far from the mean a share epsilon of identical rows can be without being filtered."""
     return float(np.sqrt((slack - 1) * tau / (epsilon**2 + (1 - epsilon) ** 2 * epsilon)))
 
 

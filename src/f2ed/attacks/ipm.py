@@ -8,10 +8,10 @@ __all__ = ["IPM"]
 
 
 class IPM(Attack, frozen=True, tag="ipm"):
-    """Send the honest mean turned round, times `scale`.
+    """Send -`scale` times the honest mean.
 
-    Below (1 - ε)/ε it cannot turn a plain mean round: a small scale is aimed at Krum and medians. The
-    authors' variant divides the honest sum by the number of all rows, which is a scale of 1 - ε.
+    Below (1 - ε)/ε it cannot reverse a plain mean: small scales target Krum and medians. The released variant divides
+    the honest sum by the number of all rows, which is a scale of 1 - ε.
     """
 
     title = "Inner-product manipulation"
@@ -22,5 +22,5 @@ class IPM(Attack, frozen=True, tag="ipm"):
     variant: Variant = "original"
 
     def craft(self, scene: Scene) -> Array:
-        """Send the same to all."""
-        return -(1 - scene.epsilon if self.variant == "released" else self.scale) * scene.mean
+        """Return one row for all malicious clients."""
+        return -(1 - scene.contamination if self.variant == "released" else self.scale) * scene.mean

@@ -1,4 +1,4 @@
-"""Label flipping: honest training on wrong labels."""
+"""Label flipping: honest training on wrong labels (Tolpegin et al., ESORICS 2020)."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Label = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class LabelFlip(Attack, frozen=True, tag="label-flip"):
-    """Train on data whose labels y are turned into classes - 1 - y; or only `source` into `target`."""
+    """Train on wrong labels: classes - 1 - y instead of y, or `target` instead of `source` only."""
 
     title = "Label flip"
     family = "untargeted"
@@ -33,7 +33,7 @@ class LabelFlip(Attack, frozen=True, tag="label-flip"):
             raise ValueError("label-flip: give both source and target, or neither to flip all labels")
 
     def train(self, clients: MaliciousClients) -> Array:
-        """Train as the others do."""
+        """Train like honest clients, on the wrong labels."""
         return clients.train(
             [Examples(data.images, self.flipped(data.labels, clients.classes)) for data in clients.data]
         )
@@ -43,6 +43,8 @@ class LabelFlip(Attack, frozen=True, tag="label-flip"):
         if self.source is None or self.target is None:
             return classes - 1 - labels
         if max(self.source, self.target) >= classes:
-            raise ConfigError(f"label-flip: {self.source} to {self.target}, but the labels end at {classes - 1}")
+            raise ConfigError(
+                f"label-flip: source = {self.source}, target = {self.target}, but the largest label is {classes - 1}"
+            )
         xp = namespace(labels)
         return xp.where(labels == self.source, xp.full_like(labels, self.target), labels)

@@ -14,10 +14,10 @@ __all__ = ["Mimic"]
 
 
 class Mimic(Attack, frozen=True, tag="mimic"):
-    """Copy one honest client, so that its data count for more; hurts only where clients differ.
+    """Copy one honest client, so that its data are overrepresented; harmful only if clients differ.
 
-    The client copied is the one that sticks out most along the direction of largest variance of this
-    round. The inventors choose it once, after a round of warm-up: name a `client` to hold to one.
+    It copies the client that deviates most along the direction of largest variance of this round. The original selects
+    it once, after a warm-up round: give a `client` to keep to one.
     """
 
     title = "Mimic"
@@ -29,12 +29,12 @@ class Mimic(Attack, frozen=True, tag="mimic"):
     def __post_init__(self) -> None:
         # A ValueError here reaches the reader of an experiment file with its path.
         if self.client is not None and (self.shard_aware or self.knowledge == "partial"):
-            raise ValueError('mimic: a named client needs knowledge = "full" and shard_aware = false')
+            raise ValueError('mimic: a fixed client needs knowledge = "full" and shard_aware = false')
 
     def craft(self, scene: Scene) -> Array:
-        """Send the copied row."""
+        """Return the copied row."""
         if self.client is None:
             return scene.honest[int(np.argmax(widest(gram_of(scene.squares), np.ones(len(scene.squares))).scores))]
         if self.client not in scene.view.honest:
-            raise ConfigError(f"mimic: client {self.client} is not an honest client; name one that is")
+            raise ConfigError(f"mimic: client {self.client} is not an honest client; choose one that is")
         return scene.honest[scene.view.honest.index(self.client)]

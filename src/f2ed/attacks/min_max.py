@@ -1,8 +1,8 @@
 """Min-Max and Min-Sum (Shejwalkar and Houmansadr, NDSS 2021).
 
 A crafted row is the honest mean plus gamma times a direction. Its squared distances from the honest rows are quadratics
-in gamma whose coefficients cost one pass, so the largest gamma is found in closed form; the inventors halve
-steps from 10 instead, and so stop below 20.
+in gamma whose coefficients cost one pass, so the largest gamma is found in closed form; the original halves steps from
+10 instead, and so stays below 20.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class _Farthest(Attack, frozen=True):
     direction: Literal["mean", "sign", "spread"] = "mean"
 
     def craft(self, scene: Scene) -> Array:
-        """Go as far as the rule of the attack allows, and send the same to all."""
+        """Return the row with the largest gamma that the constraint allows."""
         step = perturbation(self.direction, scene)
         size = length(step)
         if size == 0:
@@ -35,25 +35,25 @@ class _Farthest(Attack, frozen=True):
 
     @abstractmethod
     def gamma(self, square: float, slopes: Vector, from_mean: Vector, squares: Vector) -> float:
-        """Return the largest x allowed, where ‖v - g_i‖² = square x² + 2 slopes_i x + from_mean_i."""
+        """Return the largest x that is allowed, where ‖v - g_i‖² = square x² + 2 slopes_i x + from_mean_i."""
 
 
 class MinMax(_Farthest, frozen=True, tag="min-max"):
-    """Be no farther from any honest row than the two honest rows farthest apart."""
+    """Send a row no farther from any honest row than the two honest rows farthest apart."""
 
     title = "Min-max"
     family = "untargeted"
     paper = "Shejwalkar and Houmansadr, NDSS 2021"
 
     def gamma(self, square: float, slopes: Vector, from_mean: Vector, squares: Vector) -> float:
-        """Solve for every honest row; the nearest bound counts."""
+        """Solve for every honest row; the smallest solution counts."""
         return float(_root(square, slopes, from_mean - squares.max()).min())
 
 
 class MinSum(_Farthest, frozen=True, tag="min-sum"):
-    """Have a sum of squared distances from the honest rows no larger than that of any one of them.
+    """Send a row whose sum of squared distances from the honest rows is no larger than that of an honest row.
 
-    The paper bounds by the largest such sum; the released code by the smallest (`bound = "min"`).
+    The paper takes the largest such sum as the bound; its code the smallest (`bound = "min"`).
     """
 
     title = "Min-sum"
@@ -70,5 +70,5 @@ class MinSum(_Farthest, frozen=True, tag="min-sum"):
 
 
 def _root(a: float, b: Vector, c: Vector) -> Vector:
-    """Return the larger root of a x² + 2 b x + c, where c is not positive but for rounding."""
+    """Return the larger root of a x² + 2 b x + c, where c is at most zero up to rounding."""
     return np.asarray((np.sqrt(b**2 - a * np.minimum(c, 0)) - b) / a)

@@ -19,22 +19,22 @@ __all__ = ["ModelPoisoning"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 _PASSES = 10
-"""Over the chosen images alone, for each local epoch: enough to learn them."""
+"""Passes over the target images per local epoch: enough to learn them."""
 
 
 class ModelPoisoning(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
-    """Make the model mistake a few chosen test images, while the update stays near an honest one.
+    """Make the model misclassify a few target images, with an update that stays close to an honest one.
 
-    The malicious clients first train honestly to see where that leads. Then they alternate: `benign_steps` on their
-    own data, held to that point by `rho`/2 times the squared distance, and one on the chosen images with wrong
-    labels, boosted. That one is a step of Adam at `lr`, as in the inventors' code: with the honest clients' plain SGD
-    (`lr` and `optimizer` none) a small learning rate makes it too short to matter. With strategy = "explicit" they
-    train honestly, then on the chosen images alone, and boost all that the latter moved: stronger, easier to see.
-    Success is the share of the `images` that get the label wanted.
+    The malicious clients first train honestly, which gives a reference. Then they alternate: `benign_steps` on their
+    own data, kept near the reference by `rho`/2 times the squared distance, and one step on the target images with
+    wrong labels, boosted. That step uses Adam at `lr`, as in the original code: with the honest clients' plain SGD
+    (`lr` and `optimizer` none) it is too short to matter at small learning rates. With strategy = "explicit" they train
+    honestly, then on the target images alone, and boost the latter update: stronger, but easier to detect. Success is
+    the share of the target images that get the wrong label.
 
-    The authors' variant knows no honest reference: it trains on the chosen images, and holds to a point a tenth of
-    that way in the other direction; it takes one pass over its own data, then many over the chosen images, boosted
-    by 2; and these images are shown with rows and columns exchanged.
+    The released variant has no honest reference: it trains on the target images, and stays near a point a tenth of that
+    way in the opposite direction; it makes one pass over its own data, then many over the target images, boosted by 2;
+    and these images are transposed.
     """
 
     title = "Model poisoning"
@@ -54,10 +54,10 @@ class ModelPoisoning(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
     variant: Variant = "original"
 
     def goal(self, evaluation: EvaluationData) -> Goal:
-        """Draw test images, and a wrong label for each."""
+        """Draw test images, and a wrong label for each of them."""
         labels = evaluation.test.labels
         if self.images > len(labels):
-            raise ConfigError(f"mpa: {self.images} images asked for, but the test set has {len(labels)}; ask for fewer")
+            raise ConfigError(f"model-poisoning: images = {self.images}, but the test set has {len(labels)}; use fewer")
         chosen = np.sort(evaluation.rng.permutation(len(labels))[: self.images])
         away = evaluation.rng.integers(1, evaluation.classes, self.images)
         wanted = (labels[chosen] + _as_labels(away, labels)) % evaluation.classes
@@ -67,28 +67,28 @@ class ModelPoisoning(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
         return Goal(images, wanted, labels[chosen])
 
     def train(self, clients: MaliciousClients) -> Array:
-        """Return the update with its boost in it."""
+        """Return the update, already boosted."""
         if clients.goal is None:
-            raise ConfigError("mpa trains on the images of its goal; ask it for one at the start of the run")
-        lure = [Examples(clients.goal.images, clients.goal.wanted)] * len(clients.data)
+            raise ConfigError("model-poisoning trains on the images of its goal: call goal() at the start of the run")
+        targets = [Examples(clients.goal.images, clients.goal.wanted)] * len(clients.data)
         if self.variant == "released":
-            return self._as_authors(clients, lure)
-        return self._alternate(clients, lure) if self.strategy == "alternate" else self._explicit(clients, lure)
+            return self._released(clients, targets)
+        return self._alternate(clients, targets) if self.strategy == "alternate" else self._explicit(clients, targets)
 
-    def _alternate(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
+    def _alternate(self, clients: MaliciousClients, targets: list[Examples]) -> Array:
         anchor = ProximalTerm(self.rho, clients.model + clients.train(clients.data))
         once, one_step = TrainingOverrides(epochs=1), self._overrides(1, self.images)
         here = anchor.center * 0 + clients.model
         for _ in range(self.epochs or clients.honest.epochs or 1):
             for part in _in_parts(clients, self.benign_steps * (clients.honest.batch_size or 1)):
                 here = here + clients.train(part, overrides=once, start=here, proximal=anchor)
-                here = here + self._boosted(clients.train(lure, overrides=one_step, start=here), clients)
+                here = here + self._boosted(clients.train(targets, overrides=one_step, start=here), clients)
         return here - clients.model
 
-    def _explicit(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
+    def _explicit(self, clients: MaliciousClients, targets: list[Examples]) -> Array:
         honest = clients.train(clients.data)
         passes = self._overrides(self.epochs or _PASSES * (clients.honest.epochs or 1))
-        return honest + self._boosted(clients.train(lure, overrides=passes, start=clients.model + honest), clients)
+        return honest + self._boosted(clients.train(targets, overrides=passes, start=clients.model + honest), clients)
 
     def _boosted(self, moved: Array, clients: MaliciousClients) -> Array:
         factors = boosts(self.boost, clients.shards, clients.malicious, shard_aware=self.shard_aware)
@@ -100,17 +100,17 @@ class ModelPoisoning(Attack, frozen=True, kw_only=True, tag="model-poisoning"):
             epochs=epochs, lr=self.lr, momentum=momentum, batch_size=batch, optimizer=self.optimizer
         )
 
-    def _as_authors(self, clients: MaliciousClients, lure: list[Examples]) -> Array:
-        back = clients.model - clients.train(lure) / 10
+    def _released(self, clients: MaliciousClients, targets: list[Examples]) -> Array:
+        back = clients.model - clients.train(targets) / 10
         here = clients.model + clients.train(
             clients.data, overrides=TrainingOverrides(epochs=1), proximal=ProximalTerm(2e-3, back)
         )
         passes = min(len(data.labels) for data in clients.data) // self.images + 1
-        return here - clients.model + 2 * clients.train(lure, overrides=TrainingOverrides(epochs=passes), start=here)
+        return here - clients.model + 2 * clients.train(targets, overrides=TrainingOverrides(epochs=passes), start=here)
 
 
 def _in_parts(clients: MaliciousClients, size: int) -> list[list[Examples]]:
-    """Cut every client's data, in a new order, into as many parts as the smallest one gives of this size."""
+    """Split every client's shuffled data into as many parts of this size as the smallest client has."""
     parts = max(min(len(data.labels) for data in clients.data) // size, 1)
     orders = [np.array_split(clients.rng.permutation(len(data.labels)), parts) for data in clients.data]
     return [

@@ -17,12 +17,12 @@ __all__ = ["ModelReplacement"]
 
 
 class ModelReplacement(Backdoor, frozen=True, kw_only=True, tag="model-replacement"):
-    """Train a model with a backdoor and send it so large that the mean of all updates becomes that model.
+    """Train a model with a backdoor and scale its update so that the mean of all updates becomes that model.
 
     `alpha` below 1 weighs the loss by alpha and adds 1 - alpha times half the squared distance from the global model,
-    so as to look less strange. The authors' variant replaces no model: nothing is scaled, every image of a malicious
-    client is poisoned, the target is 0, and the square of 5 x 5 has the number 0 *after* normalization, hardly
-    visible on MNIST and mostly black on black on Fashion-MNIST.
+    to look less anomalous. The released variant replaces no model: nothing is scaled, all images of a malicious client
+    are poisoned, the target is 0, and the 5 x 5 square has the value 0 *after* normalization, hardly visible on MNIST
+    and mostly black on black on Fashion-MNIST.
     """
 
     title = "Model replacement"
@@ -36,21 +36,21 @@ class ModelReplacement(Backdoor, frozen=True, kw_only=True, tag="model-replaceme
     variant: Variant = "original"
 
     def as_run(self) -> "ModelReplacement":
-        """Fix what the authors' code fixes."""
+        """Apply the settings that the released code fixes."""
         if self.variant == "original":
             return self
         return msgspec.structs.replace(self, trigger=Square(size=5), boost=1.0, share=1.0, target=0, alpha=1.0)
 
-    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  all paint the same
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  the same for all clients
         """Return the square."""
         return self.as_run().trigger.boxes(images)
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalization, or after it as the authors do."""
+        """Paint before normalization, or after it like the released code."""
         return 0.0 if self.variant == "released" else palette.shade(self.trigger.value)
 
     def train(self, clients: MaliciousClients) -> Array:
-        """Train on the poisoned data, near the global model if asked to."""
+        """Train on the poisoned data, near the global model if alpha is below 1."""
         alpha = self.as_run().alpha
         # The optimizer sees the loss divided by alpha, so that its first term keeps its weight.
         proximal = None if alpha == 1 else ProximalTerm((1 - alpha) / alpha, clients.model)

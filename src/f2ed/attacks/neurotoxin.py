@@ -1,4 +1,4 @@
-"""Neurotoxin, a backdoor in the weights that honest clients hardly move (Zhang et al., ICML 2022)."""
+"""Neurotoxin, a backdoor in the weights that honest clients hardly change (Zhang et al., ICML 2022)."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,14 +13,14 @@ from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Positive
 from f2ed.core.arrays import Array, namespace
 
-__all__ = ["Neurotoxin", "quiet"]
+__all__ = ["Neurotoxin", "smallest"]
 
 
 class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
-    """Train the backdoor into the share `ratio` of the weights that clean data move least, so that it lasts.
+    """Train a backdoor into the share `ratio` of weights with the smallest gradients on clean data, so that it lasts.
 
-    The gradient is that of the client's own clean data at the global model. `radius` bounds the length of
-    the update before any boost.
+    The gradient is that of the client's own clean data at the global model. `radius` bounds the norm of the update
+    before any boost.
     """
 
     title = "Neurotoxin"
@@ -31,29 +31,29 @@ class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
     ratio: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
     radius: Positive | None = None
 
-    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  all paint the same
+    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  the same for all clients
         """Return the square."""
         return self.trigger.boxes(images)
 
     def shade(self, palette: Palette) -> float:
-        """Paint before the normalization."""
+        """Paint before normalization."""
         return palette.shade(self.trigger.value)
 
     def train(self, clients: MaliciousClients) -> Array:
-        """Look for the quiet weights, train them, and shorten the result."""
+        """Find the weights with small gradients, train only them, and clip the update."""
         everything = max(len(data.labels) for data in clients.data)
-        # One plain step of size one over all images is the gradient, turned round.
+        # One plain step of size one over all images is the negative gradient.
         one_step = TrainingOverrides(
             epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd"
         )
-        slope = clients.train(clients.data, overrides=one_step)
-        update = clients.train(self.poison(clients), overrides=self.overrides, mask=quiet(slope, self.ratio))
-        return update if self.radius is None else _within(update, self.radius)
+        gradient = clients.train(clients.data, overrides=one_step)
+        update = clients.train(self.poison(clients), overrides=self.overrides, mask=smallest(gradient, self.ratio))
+        return update if self.radius is None else _clipped(update, self.radius)
 
 
-def quiet(slopes: Array, ratio: float) -> Array:
-    """Return, row by row, which share of the coordinates has the smallest magnitude; ties count as small."""
-    sizes = abs(slopes)
+def smallest(gradients: Array, ratio: float) -> Array:
+    """Return a mask of the share of coordinates with the smallest magnitude in each row, ties included."""
+    sizes = abs(gradients)
     kept = max(round(ratio * sizes.shape[1]), 1)
     if isinstance(sizes, np.ndarray):
         limits = np.partition(sizes, kept - 1, axis=1)[:, kept - 1 : kept]
@@ -62,7 +62,7 @@ def quiet(slopes: Array, ratio: float) -> Array:
     return sizes <= limits
 
 
-def _within(update: Array, radius: float) -> Array:
+def _clipped(update: Array, radius: float) -> Array:
     xp = namespace(update)
     lengths = xp.sqrt(xp.einsum("ij,ij->i", update, update))[:, None]
     return update * xp.where(lengths > radius, radius / lengths, xp.ones_like(lengths))

@@ -1,4 +1,4 @@
-"""The adaptive attack that tries the estimator in use before it sends (as in Shejwalkar and Houmansadr, NDSS 2021)."""
+"""An adaptive attack that queries the estimator in use before it sends (after Shejwalkar and Houmansadr, NDSS 2021)."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -19,12 +19,11 @@ _REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from thei
 
 
 class Oracle(Attack, frozen=True, tag="oracle"):
-    """Stand together beside the honest mean, at the distance that moves the estimator in use farthest.
+    """Send one row at the distance from the honest mean that moves the estimator in use farthest.
 
     It tries `points` distances along one `direction` and keeps the best. For rules on the Gram matrix a trial does not
-    touch the vectors; any other costs one estimate each. It aims at the rows the estimator sees, so it knows the
-    shards by default.
-    With partial knowledge its own updates, repeated, stand in for the honest rows.
+    touch the vectors; any other rule costs one estimate per trial. It targets the rows that the estimator sees, so it
+    is shard-aware by default. With partial knowledge its own updates, repeated, stand in for the honest rows.
     """
 
     title = "Oracle"
@@ -36,7 +35,7 @@ class Oracle(Attack, frozen=True, tag="oracle"):
     shard_aware: bool = True
 
     def craft(self, scene: Scene) -> Array:
-        """Send the same to all."""
+        """Return one row for all malicious clients."""
         step = unit(perturbation(self.direction, scene))
         reach = np.sqrt(scene.squares.mean() / 2)
         tried = reach * np.geomspace(*_REACH, self.points)
@@ -44,18 +43,18 @@ class Oracle(Attack, frozen=True, tag="oracle"):
 
 
 def _gain(scene: Scene, step: Array) -> Callable[[float], float]:
-    """Return the function from a distance to how far it moves the estimate along the step."""
+    """Return a function from a distance to how far it moves the estimate along the step."""
     estimator = scene.view.estimator
     return _gain_by_gram(scene, step, estimator) if isinstance(estimator, GramRule) else _gain_by_rows(scene, step)
 
 
 def _stand_ins(scene: Scene) -> npt.NDArray[np.intp]:
-    """Return which honest rows to take so that there are n - m."""
+    """Return the indices of honest rows, repeated to n - m of them."""
     return np.arange(scene.n - scene.m) % len(scene.honest)
 
 
 def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float], float]:
-    """Answer by inner products alone."""
+    """Compute the gain from inner products alone."""
     rows = _stand_ins(scene)
     along = scene.along(step)[rows]
     gram = np.zeros((scene.n, scene.n))
@@ -73,7 +72,7 @@ def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float]
 
 
 def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
-    """Answer by running the estimator."""
+    """Compute the gain by running the estimator."""
     honest = scene.honest[_stand_ins(scene)]
     rows = namespace(honest).concatenate([honest, scene.own])
 

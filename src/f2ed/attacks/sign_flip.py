@@ -1,4 +1,4 @@
-"""Sign flipping, as in the frameworks for Byzantine learning."""
+"""Sign flipping (Li et al., AAAI 2019)."""
 
 from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack, Positive
@@ -8,7 +8,7 @@ __all__ = ["SignFlip"]
 
 
 class SignFlip(Attack, frozen=True, tag="sign-flip"):
-    """Send one's own update turned round, times `scale`."""
+    """Send -`scale` times the own update."""
 
     title = "Sign flip"
     family = "untargeted"
@@ -17,5 +17,5 @@ class SignFlip(Attack, frozen=True, tag="sign-flip"):
     scale: Positive = 1.0
 
     def craft(self, scene: Scene) -> Array:
-        """Turn each row round."""
+        """Negate each row."""
         return -self.scale * scene.own

@@ -13,13 +13,12 @@ __all__ = ["TrimmedMeanAttack"]
 
 
 class TrimmedMeanAttack(Attack, frozen=True, tag="trimmed-mean-attack"):
-    """Stand, in every coordinate, just beyond the honest row that is farthest back on the way the model goes.
+    """Send, in every coordinate, a value just beyond the honest extreme, opposite to the update's sign.
 
-    Full knowledge goes beyond the extreme honest value by a factor drawn from [1, `b`], 2 by default; partial
-    knowledge stands 3 to 4 standard deviations behind the mean of its own updates. `space` says what numbers are
-    meant: "updates", as in the inventors' later code, or "weights", as in their paper, where the factor
-    acts on the whole model and makes a gross outlier. The authors' variant is on weights, with b = 1.5 and one draw
-    for all malicious clients.
+    With full knowledge it exceeds the extreme honest value by a factor drawn from [1, `b`], 2 by default; with partial
+    knowledge it is 3 to 4 standard deviations from the mean of the own updates. `space` selects the values: "updates",
+    as in the later code of its authors, or "weights", as in their paper, where the factor acts on the whole model and
+    makes an extreme outlier. The released variant uses weights, b = 1.5 and one draw for all malicious clients.
     """
 
     title = "Trimmed-mean attack"
@@ -44,13 +43,13 @@ class TrimmedMeanAttack(Attack, frozen=True, tag="trimmed-mean-attack"):
 
 
 def _beyond(honest: Array, origin: Array, heading: Array, factors: Array) -> Array:
-    """Go past the smallest honest value where the model grows, past the largest where it shrinks, away from it."""
+    """Exceed the smallest honest value where the sum is positive, the largest where it is not."""
     xp = namespace(honest)
     up = heading > 0
-    extreme = xp.where(up, _least(honest), -_least(-honest)) + origin
-    # Past the smallest means to divide a positive number and to multiply a negative one; past the largest the reverse.
+    extreme = xp.where(up, _smallest(honest), -_smallest(-honest)) + origin
+    # Below the smallest: divide a positive value, multiply a negative one; above the largest: the reverse.
     return xp.where(up == (extreme > 0), extreme / factors, extreme * factors)
 
 
-def _least(rows: Array) -> Array:
+def _smallest(rows: Array) -> Array:
     return rows.min(0) if isinstance(rows, np.ndarray) else rows.amin(0)

@@ -1,4 +1,4 @@
-"""What all backdoors share: some images get a trigger and a wrong label, and the update may be boosted."""
+"""The base of all backdoors: some images get a trigger and a wrong label, and the update may be boosted."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ Share = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 
 
 class Backdoor(Attack, frozen=True, kw_only=True):
-    """Train on clean and poisoned images together; training settings left out are those of the honest clients."""
+    """Train on clean and poisoned images together; training settings default to those of the honest clients."""
 
     knowledge: Knowledge = "partial"
     target: Label = 2
     share: Share = 20 / 64
-    """Of each client's images, drawn anew every round; on average also of each batch."""
+    """Of each client's images, drawn in every round; on average also of each batch."""
     boost: Boost = 1.0
     epochs: Count | None = None
     lr: Positive | None = None
@@ -37,23 +37,23 @@ class Backdoor(Attack, frozen=True, kw_only=True):
     weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
 
     def as_run(self) -> Self:
-        """Return the settings that count: a variant may fix some."""
+        """Return the effective settings: a variant may fix some."""
         return self
 
     @abstractmethod
     def marks(self, images: Array, rank: int | None) -> Sequence[Box]:
-        """Return what the malicious client of this rank paints into images of this shape; None: what is measured."""
+        """Return the trigger of the malicious client of this rank for images of this shape; None: the one measured."""
 
     @abstractmethod
     def shade(self, palette: Palette) -> float:
-        """Return the number that the trigger's pixels get."""
+        """Return the value of the trigger's pixels."""
 
     def triggered(self, images: Array, palette: Palette) -> Array:
         """Return a copy of the images with the trigger whose success is measured."""
         return paint(images, self.marks(images, None), self.shade(palette))
 
     def goal(self, evaluation: EvaluationData) -> Goal:
-        """Show every test image with the trigger, and want the target label."""
+        """Ask for the target label on every test image with the trigger."""
         target, labels = self.as_run().target, evaluation.test.labels
         if target >= evaluation.classes:
             raise ConfigError(
@@ -68,13 +68,13 @@ class Backdoor(Attack, frozen=True, kw_only=True):
         return clients.train(self.poison(clients), overrides=self.overrides)
 
     def craft(self, scene: Scene) -> Array:
-        """Boost what the training gave."""
+        """Boost the trained update."""
         view = scene.view
         factors = boosts(self.as_run().boost, view.shards, view.malicious, shard_aware=self.shard_aware)
         return scene.like(factors)[:, None] * scene.own
 
     def poison(self, clients: MaliciousClients) -> list[Examples]:
-        """Return what each malicious client trains on."""
+        """Return the training data of each malicious client."""
         it, shade = self.as_run(), self.shade(clients.palette)
         return [
             poisoned(data, it.share, self.marks(data.images, rank), shade, it.target, clients.rng)

@@ -1,4 +1,4 @@
-"""By how much a malicious client multiplies its update so that it survives the averaging."""
+"""The factor by which a malicious client scales its update so that averaging does not dilute it."""
 
 from typing import Literal
 
@@ -11,8 +11,8 @@ from f2ed.protocol.sharding import ClientId
 __all__ = ["Boost", "boosts"]
 
 Boost = Positive | Literal["replacement", "shard"]
-"""A factor; or "replacement", all rows for each malicious one, with which a plain mean becomes what they
-trained; or "shard", the size of the own shard, divided among the malicious clients in it."""
+"""A factor; or "replacement", the number of rows per malicious one, with which a plain mean becomes what they trained;
+or "shard", the size of the own shard divided by the number of malicious clients in it."""
 
 
 def boosts(
@@ -24,7 +24,7 @@ def boosts(
 ) -> npt.NDArray[np.float64]:
     """Return the factor of each malicious client, [m]; the same [1] for all where the rows are shard means.
 
-    A shard-aware attacker sees to the size of its shard when it lands on the target.
+    A shard-aware attacker takes the size of its shard into account in `land`.
     """
     bad = set(malicious)
     share = {client: len(members) / len(bad & set(members)) for members in shards for client in bad & set(members)}

@@ -1,4 +1,4 @@
-"""The ways out of the honest mean that attacks search along."""
+"""Directions away from the honest mean that attacks search along."""
 
 from typing import Literal
 
@@ -15,9 +15,9 @@ Direction = Literal["mean", "sign", "spread", "principal"]
 
 
 def perturbation(kind: Direction, scene: Scene) -> Array:
-    """Return the vector to add to the honest mean: against it, its signs, the spread, or its widest direction.
+    """Return the direction to add to the honest mean: minus the mean, its signs, the spread or the top component.
 
-    "principal" goes against the unit mean plus the top principal component that points with it.
+    "principal" is minus the unit mean plus the top principal component, oriented along the mean.
     """
     xp = namespace(scene.mean)
     match kind:
@@ -44,7 +44,7 @@ def length(vector: Array) -> float:
 
 
 def unit(vector: Array) -> Array:
-    """Scale to length one; zeros stay zeros."""
+    """Scale to norm one; a zero vector stays zero."""
     size = length(vector)
     return vector / size if size > 0 else vector * 0
 

@@ -1,4 +1,4 @@
-"""What a targeted attack wants, and how far it got."""
+"""What a targeted attack wants, and how its success is measured."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,18 +18,18 @@ class Examples(NamedTuple):
 
 
 class Palette(NamedTuple):
-    """The numbers that black and white pixels have become by the normalization of the data."""
+    """The values of black and white pixels after the normalization of the data."""
 
     black: float = 0.0
     white: float = 1.0
 
     def shade(self, value: float) -> float:
-        """Return the number for a pixel of this brightness: 0 is black, 1 is white."""
+        """Return the value of a pixel of this brightness: 0 is black, 1 is white."""
         return self.black + value * (self.white - self.black)
 
 
 class EvaluationData(NamedTuple):
-    """What the success of an attack is measured with; `rng` draws where there is something to choose."""
+    """The data that the success of an attack is measured with; `rng` selects from it."""
 
     test: Examples
     classes: int
@@ -38,10 +38,10 @@ class EvaluationData(NamedTuple):
 
 
 class Success(NamedTuple):
-    """The share of images that the model takes for what the attacker wants.
+    """The share of images that get the label the attacker wants.
 
-    `others` leaves out the images whose true label it is anyway; `every` counts them too, as the authors do, so
-    that it is well above zero without any attack.
+    `others` leaves out the images whose true label it is; `every` counts them too, like the released code, so it is
+    well above zero without any attack.
     """
 
     others: float
@@ -57,6 +57,6 @@ class Goal:
     labels: Array
 
     def success(self, predicted: Array) -> Success:
-        """Count the predictions [k] that are as wanted."""
+        """Compare the predictions [k] with the wanted labels."""
         hits, others = predicted == self.wanted, self.labels != self.wanted
         return Success(int((hits & others).sum()) / max(int(others.sum()), 1), int(hits.sum()) / max(len(hits), 1))

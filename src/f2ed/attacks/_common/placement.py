@@ -9,11 +9,11 @@ __all__ = ["land"]
 
 
 def land(targets: Array, scene: Scene) -> Array:
-    """Turn targets for the contaminated shards, in the plan's order, into updates of the malicious clients, [m, d].
+    """Turn targets for the contaminated shards, in shard order, into updates of the malicious clients, [m, d].
 
-    Of the members of a shard H, k are malicious. Each of these sends (|H| target - S) / k, where S is the sum of
-    what the honest members send: known, or |H| - k times the mean of the malicious clients' own updates.
-    The blow-up is invisible under the masks, up to the range that updates are clipped to.
+    Of the members of a shard H, k are malicious. Each of these sends (|H| target - S) / k, where S is the sum of the
+    honest members' updates: known, or estimated as |H| - k times the mean of the malicious clients' own updates. The
+    masks hide the larger updates, up to the range that updates are clipped to.
     """
     view = scene.view
     mine = shard_of_each(view, view.malicious)

@@ -1,4 +1,4 @@
-"""The rows an attack aims at: the clients, or the shard means if it knows the deal."""
+"""The rows that an attack targets: the clients, or the shard means if it is shard-aware."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ Vector = npt.NDArray[np.float64]
 class Scene:
     """n rows, m of them the attacker's; arrays are NumPy, or torch on a GPU.
 
-    `honest` are the honest rows. With partial knowledge the attacker's own updates stand in for them, so
-    that their number may differ from n - m.
+    `honest` are the honest rows. With partial knowledge the attacker's own updates stand in for them, so their number
+    may differ from n - m.
     """
 
     honest: Array
     own: Array
-    """What the malicious clients' own training gave: one row for each row they hold."""
+    """The malicious clients' own trained updates: one row for each row they control."""
     before: Array
-    """All rows as they would be without an attack; with partial knowledge the stand-ins."""
+    """All rows without the attack; with partial knowledge the stand-ins."""
     n: int
     m: int
     view: AttackerView
@@ -42,7 +42,7 @@ class Scene:
         return int(self.honest.shape[1])
 
     @property
-    def epsilon(self) -> float:
+    def contamination(self) -> float:
         """The share of the rows that are malicious."""
         return self.m / self.n
 
@@ -64,23 +64,23 @@ class Scene:
 
     @cached_property
     def squares(self) -> Vector:
-        """The squared distances among the honest rows, exact enough to tell near ones apart."""
+        """The squared distances among the honest rows, precise even for close rows."""
         return Matrix(self.honest).squares
 
     def like(self, numbers: npt.NDArray[Any]) -> Array:
-        """Bring an array of numbers to the type and device of the rows."""
+        """Convert an array to the type and device of the rows."""
         return like(self.own, numbers)
 
     def along(self, direction: Array) -> Vector:
-        """Return the inner product of each honest row, less their mean, with a vector."""
+        """Return the inner product of each centered honest row with a vector."""
         return np.asarray(to_numpy((self.honest - self.mean) @ direction), np.float64)
 
 
 def survey(view: AttackerView, knowledge: Knowledge, *, shard_aware: bool) -> Scene:
-    """Look at the clients, or at the shard means, with full or partial knowledge."""
+    """Return the clients, or the shard means, as seen with full or partial knowledge."""
     view = _on_device(view)
     if knowledge == "full" and view.benign is None:
-        raise ConfigError('knowledge = "full", but the view holds no benign updates; give them, or say "partial"')
+        raise ConfigError('knowledge = "full", but the view holds no benign updates; provide them, or use "partial"')
     if knowledge == "partial":
         view = replace(view, benign=None)
     return _shard_means(view) if shard_aware else _clients(view)
@@ -93,7 +93,7 @@ def shard_of_each(view: AttackerView, clients: Sequence[ClientId]) -> npt.NDArra
 
 
 def _on_device(view: AttackerView) -> AttackerView:
-    """AttackerView CPU tensors as NumPy arrays; leave the rest where it is."""
+    """View CPU tensors as NumPy arrays; leave others on their device."""
     benign = None if view.benign is None else as_matrix(view.benign)[0]
     return replace(view, own=as_matrix(view.own)[0], benign=benign, model=as_matrix(view.model[None])[0][0])
 
@@ -106,7 +106,7 @@ def _clients(view: AttackerView) -> Scene:
 
 
 def _shard_means(view: AttackerView) -> Scene:
-    """Average per shard; where no shard is clean, or none can be seen, take what a clean one would be."""
+    """Average per shard; if no shard is clean, or none is visible, use stand-ins for the clean ones."""
     p = len(view.shards)
     sizes = np.array([len(members) for members in view.shards], np.float64)
     mine = shard_of_each(view, view.malicious)
@@ -114,7 +114,7 @@ def _shard_means(view: AttackerView) -> Scene:
     own_means = like(view.own, (mine == bad[:, None]) / attackers[:, None]) @ view.own
     if view.benign is None:
         center = view.own.mean(0)
-        # A mean of |H| independent updates varies by a factor √|H| less than one of them.
+        # The standard deviation of a mean of |H| independent updates is smaller by a factor √|H|.
         stand_ins = center + (view.own - center) * float(np.sqrt(p / view.n))
         return Scene(stand_ins, own_means, stand_ins, p, len(bad), view)
     theirs = shard_of_each(view, view.honest)

@@ -1,7 +1,7 @@
-"""The malicious clients at work: what an attack may set them to train on, and how.
+"""The training of malicious clients: on which data, and with which settings.
 
-Attacks know nothing of models or optimizers. Whoever runs a simulation hands them a `MaliciousClients`, whose `train`
-does the work for all malicious clients at once; an attack calls it as often as it likes.
+Attacks know nothing about models or optimizers. The simulation passes them `MaliciousClients`, whose `train` trains all
+malicious clients at once; an attack may call it any number of times.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ __all__ = ["NO_OVERRIDES", "MaliciousClients", "ProximalTerm", "Train", "Trainin
 
 @dataclass(frozen=True)
 class TrainingOverrides:
-    """How a client trains; None means as the honest clients do."""
+    """Training settings of a malicious client; None means the setting of the honest clients."""
 
     epochs: int | None = None
     lr: float | None = None
@@ -33,14 +33,14 @@ NO_OVERRIDES = TrainingOverrides()
 
 
 class ProximalTerm(NamedTuple):
-    """A penalty of strength/2 times the squared distance from the center, [m, d] or [d], added to the loss."""
+    """A penalty added to the loss: strength/2 times the squared distance from the center, [m, d] or [d]."""
 
     strength: float
     center: Array
 
 
 class Train(Protocol):
-    """Local training, of all malicious clients at once."""
+    """Local training of all malicious clients at once."""
 
     def __call__(
         self,
@@ -51,10 +51,10 @@ class Train(Protocol):
         proximal: ProximalTerm | None = None,
         mask: Array | None = None,
     ) -> Array:
-        """Train each client on its own data; return by how much each moved, [m, d].
+        """Train each client on its own data; return the updates, [m, d].
 
-        All start from the global model, or each from its row of `start`. Where `mask` [m, d] is false, a weight
-        stays as it is.
+        All start from the global model, or each from its row of `start`. Weights where `mask` [m, d] is false are not
+        changed.
         """
 
 
@@ -67,12 +67,12 @@ class MaliciousClients:
     model: Array
     """The global model, [d]."""
     honest: TrainingOverrides
-    """How the honest clients train; no entry is None."""
+    """The training settings of the honest clients; none is None."""
     shards: tuple[tuple[ClientId, ...], ...]
     malicious: tuple[ClientId, ...]
     classes: int
     palette: Palette
     goal: Goal | None
-    """What the same attack answered at the start of the run."""
+    """The goal that the same attack returned at the start of the run."""
     round: int
     rng: np.random.Generator = field(repr=False)

@@ -1,4 +1,4 @@
-"""Marks painted into images, and the poisoning of a data set with them."""
+"""Backdoor triggers painted into images, and data poisoned with them."""
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
@@ -12,7 +12,7 @@ from f2ed.core.errors import ConfigError
 
 __all__ = ["Bars", "Box", "Square", "copied", "paint", "poisoned"]
 
-_REFERENCE = 28  # pixels: marks are laid out for MNIST and scaled to other images
+_REFERENCE = 28  # pixels: triggers are defined for MNIST and scaled to other images
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Place = Annotated[int, msgspec.Meta(ge=0)]
@@ -28,7 +28,7 @@ class Box(NamedTuple):
 
 
 class Square(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A square of one brightness; `size` pixels wide, by default 5 of 28."""
+    """A uniform square, `size` pixels wide, by default 5 of 28."""
 
     size: Count | None = None
     row: Place = 0
@@ -37,14 +37,14 @@ class Square(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0 is black, 1 is white."""
 
     def boxes(self, images: Array) -> list[Box]:
-        """Return what to paint into images of this shape."""
+        """Return the rectangle to paint into images of this shape."""
         height, width = images.shape[-2:]
         size = self.size or scaled(5, min(height, width))
         return [Box(self.row, self.column, size, size)]
 
 
 class Bars(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The four bars of DBA, two above two; one for each kind of attacker, all together the global trigger.
+    """The four bars of DBA, two above two: one for each group of malicious clients, together the global trigger.
 
     The numbers are pixels of a 28 by 28 image.
     """
@@ -63,7 +63,7 @@ class Bars(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def scaled(pixels: int, size: int) -> int:
-    """Scale from a 28-pixel image to one of another size, upward."""
+    """Scale a length from a 28-pixel image to one of another size, rounding up."""
     return -(-pixels * size // _REFERENCE)
 
 
@@ -85,7 +85,7 @@ def paint(images: Array, boxes: Sequence[Box], shade: float) -> Array:
 def poisoned(
     data: Examples, share: float, boxes: Sequence[Box], shade: float, target: int, rng: np.random.Generator
 ) -> Examples:
-    """Paint a share of the images, at least one, and label them with the target; the others stay clean."""
+    """Paint a random share of the images, at least one, and give them the target label; the others stay clean."""
     count = max(1, round(share * len(data.labels)))
     chosen = np.sort(rng.permutation(len(data.labels))[:count])
     images, labels = copied(data.images), copied(data.labels)
@@ -95,5 +95,5 @@ def poisoned(
 
 
 def copied(array: Array) -> Array:
-    """Return a copy in memory of its own."""
+    """Return a copy that shares no memory."""
     return array.copy() if isinstance(array, np.ndarray) else array.clone()

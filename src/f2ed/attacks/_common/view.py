@@ -1,4 +1,4 @@
-"""What an attacker may know when it decides what to send."""
+"""What an attacker knows when it decides what to send."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,21 +14,20 @@ from f2ed.protocol.sharding import ClientId
 __all__ = ["AttackerView", "Knowledge"]
 
 Knowledge = Literal["full", "partial"]
-"""All updates of the round, or the malicious clients' own alone."""
+"""All updates of the round, or only the malicious clients' own."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttackerView:
-    """One round, as the malicious clients see it together before they send anything; there is nothing else.
+    """All that the malicious clients know together in one round, before they send anything.
 
     Updates are differences from the global model: a client moves it by plus its update. The rows of `own`
     are in the order of `malicious`, those of `benign` in ascending order of the honest clients' ids.
-    `benign` is None where the attack has partial knowledge. Without sharding every client is a shard of
-    its own.
+    `benign` is None if the attack has partial knowledge. Without sharding every client is its own shard.
     """
 
     own: Array
-    """What the malicious clients' training gave, [m, d]; honest training, unless the attack alters it."""
+    """The malicious clients' trained updates, [m, d]; from honest training, unless the attack changes it."""
     benign: Array | None
     model: Array
     """The global model the round started from, [d]."""
@@ -43,15 +42,15 @@ class AttackerView:
     def __post_init__(self) -> None:
         clients = [client for members in self.shards for client in members]
         if not self.malicious or len(set(self.malicious)) != len(self.malicious):
-            raise ConfigError(f"malicious clients {self.malicious}: name at least one, and each once")
+            raise ConfigError(f"malicious = {self.malicious}: list at least one client, and each once")
         if len(set(clients)) != len(clients) or not set(self.malicious) <= set(clients):
             raise ConfigError("every client, the malicious among them, must be in exactly one shard of the view")
         d = int(self.model.shape[0])
         for what, rows, wanted in (("own", self.own, self.m), ("benign", self.benign, self.n - self.m)):
             if rows is not None and tuple(rows.shape) != (wanted, d):
-                raise ConfigError(f"the view's {what} updates are {tuple(rows.shape)}; wanted {(wanted, d)}")
+                raise ConfigError(f"the view's {what} updates have shape {tuple(rows.shape)}; expected {(wanted, d)}")
         if sum(self.tensors) != d:
-            raise ConfigError(f"the tensors' sizes {list(self.tensors)} do not add up to {d} coordinates")
+            raise ConfigError(f"tensors = {list(self.tensors)} must add up to {d} coordinates")
 
     @property
     def n(self) -> int:
