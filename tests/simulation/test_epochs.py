@@ -131,12 +131,12 @@ def test_members_refuse_an_upload_that_was_asked_for_before(watched):
         assert "never begun twice" in reply[1]
 
 
-def test_an_interrupted_set_up_is_begun_anew(monkeypatch):
+def test_an_interrupted_set_up_starts_over(monkeypatch):
     simulation = make()
     start = simulation.start()
     state, _ = simulation.step(start)
     _, wanted = simulation.step(state)
-    monkeypatch.setattr(rows_module, "set_up_epoch", interrupted)
+    monkeypatch.setattr(rows_module, "set_up_keys", interrupted)
     with pytest.raises(KeyboardInterrupt):
         simulation.step(start)
     monkeypatch.undo()
@@ -145,8 +145,7 @@ def test_an_interrupted_set_up_is_begun_anew(monkeypatch):
     assert told(record) == told(wanted)
 
 
-def interrupted(clients, *_):
-    clients.begin_epoch(range(12))
+def interrupted(*_):
     raise KeyboardInterrupt
 
 

@@ -7,12 +7,20 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from f2ed.protocol.aggregation import Audit, ShardAudit, Task, shard_means, shard_terms
+from f2ed.protocol.aggregation import (
+    Audit,
+    KeySetup,
+    ShardAudit,
+    Task,
+    key_holders,
+    set_up_keys,
+    shard_means,
+    shard_terms,
+)
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.config import Experiment
-from f2ed.simulation.key_setup import EpochSetup, set_up_epoch, with_cost
 from f2ed.simulation.transport import MemoryExchange, SimulatedClients
 from f2ed.simulation.validate import encoding
 
@@ -56,7 +64,7 @@ class Sharded:
         self._assignments = assignments
         self._encoding = encoding(experiment)
         self._clients = SimulatedClients(experiment.clients, job, shard_of=assignments.shard_of, workers=workers)
-        self._setup = EpochSetup({}, {}, {})
+        self._setup = KeySetup({}, {}, {})
         self._last: tuple[int, int] | None = None
 
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:
@@ -74,7 +82,7 @@ class Sharded:
         means, audit = shard_means(exchange, assignment, task, keys=keys, threads=self._clients.workers)
         # Whether the set-up is recorded depends on the round alone: one repeated after an interruption is not.
         if round_ == 0 or self._assignments.epoch(round_ - 1) != assignment.epoch:
-            audit = with_cost(audit, self._setup)
+            audit = self._setup.charged_to(audit)
         excluded = _closed(audit, shard_terms(assignment, msgspec.structs.replace(task, secure=True)), exchange.silent)
         kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
         return OpenedRows(
@@ -103,7 +111,8 @@ class Sharded:
         """Set the epoch up where it is new, or where this round does not follow the last one."""
         if self._last is None or self._last[0] != assignment.epoch or task.round <= self._last[1]:
             self._last = None
-            self._setup = set_up_epoch(self._clients, exchange, assignment, task)
+            self._clients.begin_epoch(key_holders(assignment, task))
+            self._setup = set_up_keys(exchange, assignment, task)
         self._last = (assignment.epoch, task.round)
 
 

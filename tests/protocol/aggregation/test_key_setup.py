@@ -2,7 +2,7 @@
 
 import pytest
 
-from f2ed.protocol.aggregation import Protocol, set_up_keys, shard_means
+from f2ed.protocol.aggregation import Protocol, key_holders, set_up_keys, shard_means
 from tests.protocol.aggregation.test_aggregation import InMemory, plain_means, plan_for, task_for
 
 
@@ -12,7 +12,7 @@ def test_a_set_up_before_the_round_saves_its_step_and_costs_the_same():
     _, whole = shard_means(asked, plan, task_for(asked))
     setup = set_up_keys(prepared, plan, task_for(prepared))
     assert prepared.calls == 1
-    assert setup.holders == set(range(12))
+    assert key_holders(plan, task_for(prepared)) == set(range(12))
     keys = dict(setup.keys)
     means, audit = shard_means(prepared, plan, task_for(prepared), keys=keys)
     assert (asked.calls, prepared.calls) == (2, 2)
@@ -27,7 +27,7 @@ def test_a_shard_that_fails_in_the_set_up_is_asked_again_in_the_round():
     plan = plan_for(exchange, 2)
     setup = set_up_keys(exchange, plan, task_for(exchange))
     failed = plan.shard_of(0)
-    assert setup.holders == set(plan.shards[1 - failed])
+    assert [members for _, members in setup.keys] == [plan.shards[1 - failed]]
     _, audit = shard_means(exchange, plan, task_for(exchange), keys=dict(setup.keys))
     assert audit.opened == (0, 1)
 
@@ -35,5 +35,7 @@ def test_a_shard_that_fails_in_the_set_up_is_asked_again_in_the_round():
 def test_schemes_without_keys_need_no_set_up():
     exchange = InMemory(8)
     for changes in ({"protocol": Protocol(mode="dropout-tolerant")}, {"secure": False}):
-        setup = set_up_keys(exchange, plan_for(exchange, 2), task_for(exchange, **changes))
+        task = task_for(exchange, **changes)
+        assert key_holders(plan_for(exchange, 2), task) == frozenset()
+        setup = set_up_keys(exchange, plan_for(exchange, 2), task)
         assert (setup.keys, setup.bytes_up, exchange.calls) == ({}, {}, 0)

@@ -7,7 +7,7 @@ shard could have, is left out with its reason, and the round goes on.
 from f2ed.protocol.aggregation.audit import Audit, ShardAudit
 from f2ed.protocol.aggregation.contribution import contribution
 from f2ed.protocol.aggregation.conversation import Exchange
-from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, set_up_keys
+from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
 from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
 from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms
@@ -25,6 +25,7 @@ __all__ = [
     "StepState",
     "Task",
     "contribution",
+    "key_holders",
     "opening_cost",
     "robust_secure_mean",
     "set_up_keys",

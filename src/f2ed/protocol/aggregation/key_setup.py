@@ -17,7 +17,7 @@ from f2ed.protocol.aggregation.task import Task, shard_terms
 from f2ed.protocol.secagg import Replies, Requests, SignedKey, Terms, scheme_of
 from f2ed.protocol.sharding import Assignment, ClientId
 
-__all__ = ["EpochKeys", "KeySetup", "set_up_keys"]
+__all__ = ["EpochKeys", "KeySetup", "key_holders", "set_up_keys"]
 
 EpochKeys = MutableMapping[tuple[int, tuple[ClientId, ...]], tuple[SignedKey, ...]]
 """Keys by (epoch, members), in schemes that keep keys: they save a step in later rounds of an epoch."""
@@ -29,11 +29,6 @@ class KeySetup(NamedTuple):
     keys: EpochKeys
     bytes_up: Mapping[int, int]
     bytes_down: Mapping[int, int]
-
-    @property
-    def holders(self) -> frozenset[ClientId]:
-        """The clients that hold a key of this epoch, and must keep their states between its rounds."""
-        return frozenset(client for _, members in self.keys for client in members)
 
     def charged_to(self, audit: Audit) -> Audit:
         """Return the audit of an epoch's first round with the cost of the set-up, as when the round itself asks."""
@@ -50,13 +45,17 @@ class KeySetup(NamedTuple):
         )
 
 
+def key_holders(assignment: Assignment, task: Task) -> frozenset[ClientId]:
+    """Return the clients that hold keys of this epoch, and must keep their states between its rounds."""
+    return frozenset(client for terms in _keyed(assignment, task) for client in terms.members)
+
+
 def set_up_keys(exchange: Exchange, assignment: Assignment, task: Task) -> KeySetup:
     """Let the members of each shard agree on keys, where its scheme keeps any; a shard that fails gets none."""
     keys: EpochKeys = {}
     conversations = {
         terms.shard: Conversation(_agreement(terms, task), partial(_remember, keys, terms))
-        for terms in shard_terms(assignment, task)
-        if scheme_of(terms.mode).keeps_keys
+        for terms in _keyed(assignment, task)
     }
     lockstep(exchange, conversations.values())
     return KeySetup(
@@ -64,6 +63,10 @@ def set_up_keys(exchange: Exchange, assignment: Assignment, task: Task) -> KeySe
         {shard: each.bytes_up for shard, each in conversations.items()},
         {shard: each.bytes_down for shard, each in conversations.items()},
     )
+
+
+def _keyed(assignment: Assignment, task: Task) -> list[Terms]:
+    return [terms for terms in shard_terms(assignment, task) if scheme_of(terms.mode).keeps_keys]
 
 
 def _agreement(terms: Terms, task: Task) -> Generator[Requests, Replies, tuple[SignedKey, ...]]:
