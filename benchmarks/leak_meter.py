@@ -14,7 +14,7 @@ import time
 import numpy as np
 from timing import in_fresh_process, peak_bytes, table
 
-from f2ed.guarantees import Meter
+from f2ed.guarantees import LeakMeter
 from f2ed.guarantees.leakage.forecast import opened_sums
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed
 
@@ -51,7 +51,7 @@ def measure(name, clients):
             mode=mode,
         )
     )
-    meter, before, spent = Meter(clients), peak_bytes(), []
+    meter, before, spent = LeakMeter(clients), peak_bytes(), []
     for sums in rounds:
         since = time.process_time()
         meter.observe(sums)

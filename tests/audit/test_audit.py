@@ -4,7 +4,7 @@ from f2ed.audit import Finding
 from f2ed.audit.audit import Picture, Settings, audit
 from f2ed.audit.findings import Course, Interval
 from f2ed.audit.summary import as_record, markdown, verdict
-from f2ed.guarantees.leakage.forecast import Leak
+from f2ed.guarantees.leakage.forecast import ScheduleLeak
 
 QUICK = Settings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, client_dropout=0.1)
 
@@ -92,7 +92,7 @@ def test_there_are_pictures_for_every_size(found):
 
 
 def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings):
-    leaks = [each for each in found if isinstance(each, Leak)]
+    leaks = [each for each in found if isinstance(each, ScheduleLeak)]
     courses = [each for each in found if isinstance(each, Course)]
     page = markdown("A title", findings, leaks, [("a.png", "a shard of four")], courses, ["Privacy: as it was."])
     assert "| every-round | 6 | 11 | 16 | 21 |" in page

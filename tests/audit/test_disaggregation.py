@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from f2ed.audit.disaggregation import Disaggregator, cosines, relative_errors
-from f2ed.guarantees.leakage.forecast import leak, opened_sums, recovered_cosine
+from f2ed.guarantees.leakage.forecast import forecast_leak, opened_sums, recovered_cosine
 from f2ed.protocol.sharding import EveryRound, Fixed
 from f2ed.protocol.sharding.schedule import Batches
 
@@ -75,7 +75,7 @@ def test_a_hundred_clients_in_shards_of_four_over_a_hundred_rounds(schedule, mea
         solver.observe(sums, [updates[list(some)].mean(axis=0) for some in sums])
         if number in (1, 3, 10, 30, 100):
             reached.append(cosines(stays - stays.mean(axis=0), solver.solve(0.09)))
-    predicted = leak(clients=100, shards=25, schedule=schedule, rounds=100)
+    predicted = forecast_leak(clients=100, shards=25, schedule=schedule, rounds=100)
     assert reached[-1].mean() == pytest.approx(mean, abs=0.02)
     assert reached[-1].mean() == pytest.approx(predicted.cosine, abs=0.02)
     if isinstance(schedule, Fixed):

@@ -15,11 +15,11 @@ def run(line: str) -> int:
     return int(exit_.value.code or 0)
 
 
-def test_it_recommends_and_says_why(capsys):
+def test_it_recommends_and_explains(capsys):
     assert run("--clients 1000 --malicious 2 --min-crowd 8") == 0
     shown = capsys.readouterr().out
     assert "Feasible: 25 to 125 shards" in shown
-    assert "Guaranteed: 50 shards withstand 2 malicious clients" in shown
+    assert "Guaranteed: 50 shards tolerate 2 malicious clients" in shown
     assert "12·2 = 24 < 50" in shown
 
 
@@ -28,7 +28,7 @@ def test_it_judges_the_papers_setting(capsys):
     shown = capsys.readouterr().out
     assert "No guarantee: 25 shards against 10 malicious clients" in shown
     assert "12·10 = 120 ≥ 25" in shown
-    assert "bring 484 clients instead of 100" in shown
+    assert "enroll 484 clients instead of 100" in shown
 
 
 def test_json_is_for_programs(capsys):

@@ -17,7 +17,7 @@ def run(line: str) -> int:
 def test_it_warns_of_a_schedule_that_exposes_everyone_and_names_ones_that_do_not(capsys):
     assert run(f"{SETTING} --schedule every-round") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "determine all 100 clients one by one, after 5 rounds" in shown
+    assert "determine all 100 clients individually, after 5 rounds" in shown
     assert "--schedule every-k-rounds:50" in shown
 
 
@@ -28,26 +28,26 @@ def test_strict_refuses_a_schedule_that_exposes_someone(schedule, status):
     assert run(f"{SETTING} --schedule {schedule} --strict") == status
 
 
-def test_json_holds_what_the_meter_found(capsys):
-    assert run(f"{SETTING} --schedule fixed --dropout 0.1 --mode dropout-tolerant --json") == 0
+def test_json_holds_the_forecast(capsys):
+    assert run(f"{SETTING} --schedule fixed --client-dropout 0.1 --mode dropout-tolerant --json") == 0
     found = json.loads(capsys.readouterr().out)["leak"]
     assert found["exposed"] > 0
     assert "cosine" in found["text"]
 
 
-def test_without_rounds_nothing_is_said_about_them(capsys):
+def test_without_rounds_there_is_no_forecast(capsys):
     assert run("plan --clients 100 --malicious 2 --shards 25 --json") == 0
     assert "leak" not in json.loads(capsys.readouterr().out)
 
 
-def test_it_chooses_the_rounds_between_deals_by_the_meter(capsys):
+def test_auto_takes_the_k_of_the_forecast(capsys):
     assert run(f"{SETTING} --schedule every-k-rounds:auto --strict --json") == 0
     assert json.loads(capsys.readouterr().out)["leak"]["schedule"] == {"type": "every-k-rounds", "k": 50}
 
 
-def test_it_says_where_no_number_of_rounds_between_deals_would_do():
-    with pytest.raises(ConfigError, match="no number of rounds between deals is safe"):
-        app(f"{SETTING} --schedule every-k-rounds:auto --dropout 0.1 --mode dropout-tolerant")
+def test_where_no_k_is_safe_it_is_refused():
+    with pytest.raises(ConfigError, match="no k is safe"):
+        app(f"{SETTING} --schedule every-k-rounds:auto --client-dropout 0.1 --mode dropout-tolerant")
 
 
 def test_batches_may_stay_in_place_for_some_rounds(capsys):

@@ -20,7 +20,7 @@ def enumerated(clients: int, malicious: int, shards: int) -> dict[int, float]:
 
 def as_mapping(clients: int, malicious: int, shards: int) -> dict[int, float]:
     found = contamination(clients=clients, malicious=malicious, shards=shards)
-    return {found.fewest + i: chance for i, chance in enumerate(found.chances)}
+    return {found.first + i: chance for i, chance in enumerate(found.probabilities)}
 
 
 @pytest.mark.parametrize("clients", range(1, 10))
@@ -59,7 +59,7 @@ def test_ten_thousand_clients_are_no_trouble(shards):
     found = contamination(clients=10_000, malicious=1_000, shards=shards)
     size, larger = divmod(10_000, shards)
     clean = [comb(10_000 - s, 1_000) / comb(10_000, 1_000) for s in (size, size + 1)]
-    assert sum(found.chances) == pytest.approx(1, abs=1e-12)
+    assert sum(found.probabilities) == pytest.approx(1, abs=1e-12)
     assert found.mean == pytest.approx(shards - (shards - larger) * clean[0] - larger * clean[1], rel=1e-10)
 
 
@@ -82,5 +82,5 @@ def test_the_hypergeometric_terms_are_those_of_the_formula(n, m, k):
 
 @pytest.mark.parametrize(("clients", "malicious", "shards"), [(10, 11, 2), (10, -1, 2), (10, 1, 0), (10, 1, 11)])
 def test_a_deal_that_cannot_be_is_refused(clients, malicious, shards):
-    with pytest.raises(ConfigError, match="cannot deal"):
+    with pytest.raises(ConfigError, match="cannot assign"):
         contamination(clients=clients, malicious=malicious, shards=shards)

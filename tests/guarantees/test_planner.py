@@ -34,7 +34,10 @@ def test_it_recommends_an_even_split_with_equal_shards():
     advice = plan_shards(clients=1000, malicious=2, min_crowd=8)
     assert (advice.lowest, advice.highest, advice.recommended) == (25, 125, 50)
     assert advice.choice == guarantee(clients=1000, malicious=2, shards=50)
-    assert advice.verdict == "Guaranteed: 50 shards withstand 2 malicious clients, and every client hides among 20."
+    assert (
+        advice.verdict
+        == "Guaranteed: 50 shards tolerate 2 malicious clients, and every client is hidden in a crowd of 20."
+    )
 
 
 def test_it_takes_unequal_shards_where_equal_ones_are_far():
@@ -50,7 +53,7 @@ def test_its_options_run_from_end_to_end():
 def test_without_attackers_everyone_shares_one_shard():
     advice = plan_shards(clients=50, malicious=0, min_crowd=3)
     assert advice.recommended == 1
-    assert advice.verdict == "Guaranteed: every client hides among 50."
+    assert advice.verdict == "Guaranteed: every client is hidden in a crowd of 50."
 
 
 def test_it_judges_the_papers_large_setting():
@@ -59,7 +62,7 @@ def test_it_judges_the_papers_large_setting():
     assert advice.judged
     assert advice.verdict.startswith("No guarantee: 25 shards against 10 malicious clients")
     assert "12·10 = 120 ≥ 25" in advice.why[0]
-    assert "no crowd is small enough" in advice.why[-1]
+    assert "no min_crowd is small enough" in advice.why[-1]
     assert {change.setting: change.value for change in advice.changes} == {"malicious": 2, "clients": 484}
 
 
@@ -70,19 +73,19 @@ def test_it_finds_nothing_for_the_papers_small_setting():
     assert {change.setting: change.value for change in advice.changes} == {"malicious": 0, "clients": 122}
 
 
-def test_a_judged_number_that_only_needs_another_p_is_told_so():
+def test_a_judged_number_that_only_needs_another_p_gets_that_change():
     advice = plan_shards(clients=1000, malicious=5, shards=50, min_crowd=10)
     assert [(change.setting, change.value) for change in advice.changes] == [("shards", 61)]
-    assert advice.changes[0].text == "take from 61 to 100 shards"
+    assert advice.changes[0].text == "use from 61 to 100 shards"
 
 
-def test_a_judged_number_that_hides_too_few_is_told_so():
+def test_a_judged_number_that_hides_too_few_gets_that_change():
     advice = plan_shards(clients=1000, malicious=2, shards=200, min_crowd=8)
-    assert advice.verdict == "The theorem holds, but a client hides among 5, fewer than the 8 wanted."
+    assert advice.verdict == "The theorem holds, but the crowd is 5, below the min_crowd of 8."
     assert [(change.setting, change.value) for change in advice.changes] == [("shards", 125)]
 
 
-def test_where_attackers_outnumber_half_the_shards_it_says_that_nothing_helps():
+def test_half_of_the_shards_or_more_leave_no_estimator_a_chance():
     assert "no estimator can tell" in plan_shards(clients=100, malicious=60, shards=25).why[0]
 
 
@@ -91,14 +94,14 @@ def test_one_shard_per_client_hides_nobody():
     assert advice.verdict == "The theorem holds against 8 malicious clients, but the server sees every update."
 
 
-def test_no_spare_shard_is_said():
-    assert any("no room" in line for line in plan_shards(clients=100, malicious=2, shards=25).why)
+def test_a_lack_of_spare_shards_is_stated():
+    assert any("no spare shards" in line for line in plan_shards(clients=100, malicious=2, shards=25).why)
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"clients": 10, "malicious": 1}, "state the smallest crowd"),
+        ({"clients": 10, "malicious": 1}, "give min_crowd"),
         ({"clients": 10, "malicious": 1, "min_crowd": 0}, "ask for 1 to 10"),
         ({"clients": 10, "malicious": 1, "min_crowd": 11}, "ask for 1 to 10"),
         ({"clients": 10, "malicious": 1, "shards": 0}, "choose from 1 to 10"),

@@ -90,8 +90,8 @@ def test_majorities_and_surrounded_clients_equal_the_count_over_all_placements(c
 
 
 def test_colluders_thin_the_crowd_and_never_below_the_client_itself():
-    assert guarantee(clients=100, malicious=3, shards=10).hidden_among_honest == 7
-    assert guarantee(clients=100, malicious=30, shards=10).hidden_among_honest == 1
+    assert guarantee(clients=100, malicious=3, shards=10).honest_crowd == 7
+    assert guarantee(clients=100, malicious=30, shards=10).honest_crowd == 1
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError, LeakWarning
+from f2ed.guarantees import LeakFollower, Unopened
 from f2ed.protocol.sharding import Batches, EveryKRounds
 from f2ed.records import read
 from f2ed.simulation import Simulation, experiment, simulate
-from f2ed.simulation.checkpoint import Unopened, pack, unpack
-from f2ed.simulation.leak_meter import LeakTracker
+from f2ed.simulation.checkpoint import pack, unpack
 
 SMALL = {
     "data": {"kind": "synthetic", "side": 4, "train": 240, "test": 40},
@@ -81,14 +81,14 @@ def test_a_resumed_run_reads_what_it_would_have_read():
 
 def test_another_history_is_observed_from_the_start():
     simulation = Simulation(experiment(SMALL), workers=1)
-    tracker = LeakTracker(simulation._assignments, 24)
+    tracker = LeakFollower(simulation._assignments, range(24))
     assert tracker((Unopened(closed=(0, 1)),)).rank == 4
     assert tracker((Unopened(closed=(0, 1)), Unopened())).rank == 6
     assert tracker((Unopened(closed=(5,)),)).rank == 5
 
 
 def test_simulate_warns_of_a_schedule_that_exposes_someone():
-    with pytest.warns(LeakWarning, match=r"determine all 24 clients one by one.*schedule = \"fixed\""):
+    with pytest.warns(LeakWarning, match=r"determine all 24 clients individually.*schedule = \"fixed\""):
         simulate(**SMALL, schedule="every-round")
 
 
@@ -126,7 +126,7 @@ def test_the_meter_can_choose_the_rounds_between_reshardings():
                 "client_dropout": 0.2,
                 "protocol": {"mode": "dropout-tolerant"},
             },
-            "schedule.k: no number of rounds between deals is safe",
+            "schedule.k: no k is safe",
         ),
     ],
 )

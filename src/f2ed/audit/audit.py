@@ -23,7 +23,7 @@ from f2ed.audit.over_rounds import follow, schedules
 from f2ed.audit.server_view import as_pixels, draw, view_of
 from f2ed.audit.tally import Likeness, Tally
 from f2ed.core.randomness import stream
-from f2ed.guarantees.leakage.forecast import Leak, leak
+from f2ed.guarantees.leakage.forecast import ScheduleLeak, forecast_leak
 from f2ed.learning import ClientData, Data, LocalTrainer, Samples, Training, TrainingJob, TrainingKey, load
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.protocol.sharding import EveryRound, Schedule
@@ -70,7 +70,7 @@ class Picture:
     pixels: NDArray[np.uint8]
 
 
-def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture | Leak | str]:
+def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture | ScheduleLeak | str]:
     """Yield findings, pictures and the meter's readings as they are found; text says what is being done next.
 
     A shard of one is always looked at: it is the server without shards, against which the others are measured.
@@ -181,11 +181,11 @@ def _by_optimization(data: Data, settings: Settings) -> Iterator[Finding | Pictu
         yield from likeness.findings(tally, size, stream(settings.seed, "intervals", "optimization", size))
 
 
-def _meter(settings: Settings) -> Iterator[Leak]:
+def _meter(settings: Settings) -> Iterator[ScheduleLeak]:
     shards, rounds = settings.clients // settings.shard, settings.rounds
     compared = schedules(settings.clients, shards, rounds, settings.schedule, settings.client_dropout)
     for when, away, mode in compared.values():
-        yield leak(
+        yield forecast_leak(
             clients=settings.clients,
             shards=shards,
             rounds=rounds,

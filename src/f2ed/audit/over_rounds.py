@@ -10,7 +10,7 @@ from torch import Tensor
 from f2ed.audit.disaggregation import Disaggregator, cosines, relative_errors
 from f2ed.audit.findings import Course, Finding, Interval, interval_of_mean
 from f2ed.core.randomness import stream
-from f2ed.guarantees.leakage.exposure import Meter, Sums
+from f2ed.guarantees.leakage.exposure import LeakMeter, Sums
 from f2ed.guarantees.leakage.forecast import opened_sums, recovered_cosine, smallest_k
 from f2ed.learning import Cohort, Data, Training, TrainingJob, flatten, split_samples
 from f2ed.learning.models import Mlp
@@ -33,7 +33,7 @@ class _Arm:
     name: str
     rounds: list[Sums]
     server: Disaggregator
-    meter: Meter
+    meter: LeakMeter
     ranks: list[int] = field(default_factory=list)
     exposed: list[int] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ def _arms(
             name,
             list(opened_sums(**setting, schedule=when, client_dropout=away, mode=mode)),
             Disaggregator(clients, coordinates),
-            Meter(clients),
+            LeakMeter(clients),
         )
         for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, client_dropout).items()
     ]

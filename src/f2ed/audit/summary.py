@@ -7,7 +7,7 @@ import msgspec
 
 from f2ed.audit.findings import Course, Finding, Interval
 from f2ed.audit.images import RECOGNISED
-from f2ed.guarantees.leakage.forecast import Leak
+from f2ed.guarantees.leakage.forecast import ScheduleLeak
 
 __all__ = ["as_record", "markdown", "verdict"]
 
@@ -71,7 +71,7 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
 def markdown(
     title: str,
     findings: Sequence[Finding],
-    leaks: Sequence[Leak],
+    leaks: Sequence[ScheduleLeak],
     pictures: Iterable[tuple[str, str]],
     courses: Sequence[Course] = (),
     recorded: Sequence[str] = (),
@@ -152,7 +152,7 @@ def _courses(courses: Sequence[Course]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _meter(leaks: Sequence[Leak]) -> list[str]:
+def _meter(leaks: Sequence[ScheduleLeak]) -> list[str]:
     heads = [
         "schedule",
         "drop-outs, mode",
@@ -174,7 +174,7 @@ def _meter(leaks: Sequence[Leak]) -> list[str]:
                 f"{found.exposed} of {found.clients}",
                 when,
                 f"{found.cosine:.2f}",
-                f"{found.hidden_as_among:.1f}",
+                f"{found.effective_crowd:.1f}",
             ]
         )
     return [f"| {' | '.join(row)} |" for row in rows]

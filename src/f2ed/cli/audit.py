@@ -24,7 +24,7 @@ try:
     from f2ed.audit.summary import as_record, markdown, verdict
     from f2ed.experiments import expand
     from f2ed.experiments import read as read_experiments
-    from f2ed.guarantees.leakage.forecast import Leak
+    from f2ed.guarantees.leakage.forecast import ScheduleLeak
     from f2ed.learning import Data
     from f2ed.learning.datasets import MNIST, AnyDataset, Digits, Mnist
     from f2ed.learning.datasets.archive import find
@@ -117,7 +117,7 @@ class _Haul:
 
     findings: list[Finding] = field(default_factory=list)
     courses: list[Course] = field(default_factory=list)
-    leaks: list[Leak] = field(default_factory=list)
+    leaks: list[ScheduleLeak] = field(default_factory=list)
     pictures: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -132,7 +132,7 @@ def _play(data: Data, settings: Settings, out: Path, console: Console) -> _Haul:
         elif isinstance(found, Picture):
             save_png(out / f"{found.name}.png", found.pixels, scale=3 if max(data.shape[1:]) > 16 else 8)
             haul.pictures.append((f"{found.name}.png", found.caption))
-        elif isinstance(found, Leak):
+        elif isinstance(found, ScheduleLeak):
             haul.leaks.append(found)
         elif isinstance(found, Course):
             haul.courses.append(found)

@@ -12,32 +12,41 @@ from rich.table import Table
 
 from f2ed.cli.noise_cost import NoiseCosts, noise_costs, show_noise_costs
 from f2ed.core.errors import ConfigError
-from f2ed.guarantees import Guarantee, ShardPlan, contamination, plan_shards
-from f2ed.guarantees.leakage.forecast import Leak, leak, safe_k, smallest_k
+from f2ed.guarantees import (
+    Guarantee,
+    ScheduleLeak,
+    ShardPlan,
+    contamination,
+    forecast_leak,
+    plan_shards,
+    safe_k,
+    smallest_k,
+)
 from f2ed.guarantees.planner import percent
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
+from f2ed.records import text
 
 __all__ = ["plan"]
 
-_SCHEDULES = "Who is dealt anew when: fixed, every-round, every-k-rounds:K (or :auto) or batches:SIZE[:K]."
+_SCHEDULES = "When clients are resharded: fixed, every-round, every-k-rounds:K (or :auto) or batches:SIZE[:K]."
 _MANY = 5000
-"""Clients from which the leak meter takes long enough to say so."""
+"""Clients from which the leak forecast takes long enough to announce it."""
 
 
 def plan(
     *,
-    clients: Annotated[int, Parameter(help="How many clients take part.")],
-    malicious: Annotated[int, Parameter(help="How many of them you fear to be malicious.")],
-    min_crowd: Annotated[int | None, Parameter(help="The fewest clients whose mean the server may see.")] = None,
+    clients: Annotated[int, Parameter(help="Number of clients.")],
+    malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")],
+    min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients whose mean the server may see.")] = None,
     shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
-    rounds: Annotated[
-        int | None, Parameter(help="Also say what so many rounds give away about single clients.")
-    ] = None,
+    rounds: Annotated[int | None, Parameter(help="Also show what so many rounds reveal about single clients.")] = None,
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
-    client_dropout: Annotated[float, Parameter(help="The chance of a client to be silent in a round.")] = 0.0,
-    mode: Annotated[MaskedMode | None, Parameter(help="Of the protocol; chosen by the size of a shard.")] = None,
+    client_dropout: Annotated[float, Parameter(help="Probability that a client drops out of a round.")] = 0.0,
+    mode: Annotated[
+        MaskedMode | None, Parameter(help="Secure-aggregation mode; by default chosen by the shard size.")
+    ] = None,
     noise_multiplier: Annotated[
         float | None, Parameter(help="Also show what this noise for differential privacy costs.")
     ] = None,
@@ -46,13 +55,13 @@ def plan(
     dimension: Annotated[int, Parameter(help="Number of model parameters, for the norm of the noise.")] = 100_000,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
     strict: Annotated[
-        bool, Parameter(negative="", help="Exit with status 1 where no guarantee holds or someone is exposed.")
+        bool, Parameter(negative="", help="Exit with status 1 if no guarantee holds or a client is exposed.")
     ] = False,
 ) -> None:
     """Choose the number of shards, or judge one.
 
-    More shards withstand more malicious clients; fewer shards hide each client among more. The command says
-    which numbers give both, recommends one and says why, or says what would have to change. The exit status is
+    More shards tolerate more malicious clients; fewer shards hide each client in a larger crowd. The command shows
+    which numbers give both, recommends one and explains why, or shows what would have to change. The exit status is
     0 whether or not a guarantee holds, unless --strict is given.
 
     Example: f2ed plan --clients 1000 --malicious 2 --min-crowd 8
@@ -70,7 +79,6 @@ def plan(
         found = _leak(advice.choice, wanted, rounds, client_dropout, mode)
     cost = None
     if (noise_multiplier is not None or dp_epsilon is not None) and advice.choice is not None:
-        protocol = Protocol(mode=mode or "auto")
         cost = noise_costs(
             advice.choice,
             noise_multiplier=noise_multiplier,
@@ -78,7 +86,7 @@ def plan(
             delta=delta,
             rounds=rounds or 1,
             dimension=dimension,
-            protocol=protocol,
+            protocol=Protocol(mode=mode or "auto"),
         )
     if json:
         sys.stdout.write(_json(advice, found, cost) + "\n")
@@ -86,16 +94,16 @@ def plan(
         console = Console(highlight=False)
         _show(advice, console)
         if found is not None:
-            _warn(found, console)
+            _show_leak(found, console)
         if cost is not None:
             show_noise_costs(cost, console)
     if strict and not (advice.ok and (found is None or not found.leaks)):
         sys.exit(1)
 
 
-def _schedule(text: str) -> Schedule | Literal["auto"]:
-    """Read a schedule as it is written on a command line; "auto" is every-k-rounds with the k of the meter."""
-    name, *numbers = text.split(":")
+def _schedule(written: str) -> Schedule | Literal["auto"]:
+    """Parse a schedule from the command line; "auto" is every-k-rounds with the k of the leak forecast."""
+    name, *numbers = written.split(":")
     if name in ("fixed", "every-round") and not numbers:
         return Fixed() if name == "fixed" else EveryRound()
     if name == "every-k-rounds" and numbers == ["auto"]:
@@ -105,52 +113,57 @@ def _schedule(text: str) -> Schedule | Literal["auto"]:
             return EveryKRounds(*map(int, numbers))
         if name == "batches" and len(numbers) in (1, 2):
             return Batches(*map(int, numbers))
-    raise ConfigError(f"--schedule {text}: there is no such schedule; {_SCHEDULES}")
+    raise ConfigError(f"--schedule {written}: there is no such schedule; {_SCHEDULES}")
 
 
 def _leak(
     choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, client_dropout: float, mode: MaskedMode | None
-) -> Leak:
+) -> ScheduleLeak:
     if choice.clients >= _MANY:
-        Console(stderr=True).print(f"Working out what {rounds} rounds give away; half a minute for 10,000 clients.")
+        Console(stderr=True).print(f"Computing what {rounds} rounds reveal; half a minute for 10,000 clients.")
     mode = mode or Protocol().mode_for(choice.crowd)
     setting: dict[str, Any] = {"clients": choice.clients, "shards": choice.shards, "rounds": rounds}
     setting |= {"client_dropout": client_dropout, "mode": mode}
-    return leak(**setting, schedule=EveryKRounds(safe_k(**setting)) if schedule == "auto" else schedule)
+    return forecast_leak(**setting, schedule=EveryKRounds(safe_k(**setting)) if schedule == "auto" else schedule)
 
 
-def _warn(found: Leak, console: Console) -> None:
-    """Say what the rounds give away, and what would close it."""
-    console.print(found.text, style="bold red" if found.leaks else "bold green")
+def _show_leak(found: ScheduleLeak, console: Console) -> None:
+    """Print what the rounds reveal, and what would prevent it."""
+    console.print(_sentence(found), style="bold red" if found.leaks else "bold green")
     if isinstance(found.schedule, EveryKRounds):
-        console.print(Padding(f"with a new deal every {found.schedule.k} rounds", (0, 0, 0, 2)))
+        console.print(Padding(f"with resharding every {found.schedule.k} rounds", (0, 0, 0, 2)))
     if not found.leaks:
         return
-    if (
-        found.client_dropout
-        and scheme_of(found.mode).tolerates_dropouts
-        and isinstance(found.schedule, Fixed | Batches)
-    ):
-        console.print(Padding("- dropouts open other sums of the same shard; all-or-nothing opens none", (0, 0, 0, 2)))
+    dropouts_leak = found.client_dropout and scheme_of(found.mode).tolerates_dropouts
+    if dropouts_leak and isinstance(found.schedule, Fixed | Batches):
+        why = "- dropouts open other sums of the same shard; all-or-nothing opens none"
+        console.print(Padding(why, (0, 0, 0, 2)))
         return
+    console.print("One of these changes would prevent it:")
+    for change in _remedies(found):
+        console.print(Padding(f"- --schedule {change}", (0, 0, 0, 2)))
+
+
+def _remedies(found: ScheduleLeak) -> list[str]:
     k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
-    console.print("One of these changes would close it:")
-    if found.rounds > k:
-        console.print(Padding(f"- --schedule every-k-rounds:{k}", (0, 0, 0, 2)))
     size = found.clients // found.shards
-    if size >= 4:
-        console.print(Padding(f"- --schedule batches:{size // 2}", (0, 0, 0, 2)))
-    console.print(Padding("- --schedule fixed", (0, 0, 0, 2)))
+    every = [f"every-k-rounds:{k}"] if found.rounds > k else []
+    batches = [f"batches:{size // 2}"] if size >= 4 else []
+    return [*every, *batches, "fixed"]
 
 
-def _json(advice: ShardPlan, leaked: Leak | None, cost: NoiseCosts | None) -> str:
-    """Return the advice as JSON, with the chance of each number of contaminated shards."""
+def _sentence(found: ScheduleLeak) -> str:
+    return text.leak(found.record(), rounds=found.rounds, clients=found.clients)
+
+
+def _json(advice: ShardPlan, leak: ScheduleLeak | None, cost: NoiseCosts | None) -> str:
+    """Return the plan as JSON, with the probability of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:
         odds = contamination(clients=advice.clients, malicious=advice.malicious, shards=advice.choice.shards)
-        found["choice"]["contaminated"] = {odds.fewest + i: chance for i, chance in enumerate(odds.chances)}
-    if leaked is not None:
-        found["leak"] = msgspec.to_builtins(leaked) | {"text": leaked.text}
+        found["choice"]["contaminated"] = {odds.first + i: chance for i, chance in enumerate(odds.probabilities)}
+    if leak is not None:
+        found["leak"] = msgspec.to_builtins(leak) | {"text": _sentence(leak)}
     if cost is not None:
         found["noise"] = msgspec.to_builtins(cost._asdict())
     return msgspec.json.format(msgspec.json.encode(found)).decode()
@@ -158,57 +171,46 @@ def _json(advice: ShardPlan, leaked: Leak | None, cost: NoiseCosts | None) -> st
 
 def _show(advice: ShardPlan, console: Console) -> None:
     if advice.choice is not None:
-        console.print(_holdings(advice, advice.choice))
+        console.print(_choice(advice, advice.choice))
     if advice.options and not (advice.judged and advice.ok):
         console.print(_options(advice))
     console.print(advice.verdict, style="bold green" if advice.ok else "bold red")
     for reason in advice.why:
         console.print(Padding(reason, (0, 0, 0, 2)))
     if advice.changes:
-        console.print("One of these changes would do:" if len(advice.changes) > 1 else "This would do:")
+        console.print("One of these changes would do:" if len(advice.changes) > 1 else "This change would do:")
         for change in advice.changes:
             console.print(Padding(f"- {change.text}", (0, 0, 0, 2)))
 
 
-def _holdings(advice: ShardPlan, choice: Guarantee) -> Table:
+def _choice(advice: ShardPlan, choice: Guarantee) -> Table:
     head = f"{choice.clients} clients, {choice.malicious} of them malicious, in {choice.shards} shards"
     table = Table(title=head, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("what")
-    table.add_column("found", justify="right")
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
     table.add_column("meaning")
-    condition = "12·m < p holds: theorem" if choice.holds else "12·m < p is broken"
+    condition = "12·m < p holds: theorem" if choice.holds else "12·m < p does not hold"
     crowd = "the server sees no smaller mean" if choice.crowd > 1 else "the server sees every update"
     if choice.crowd < advice.min_crowd:
-        crowd = f"fewer than the {advice.min_crowd} wanted"
-    table.add_row("malicious clients withstood", str(choice.tolerated), condition)
+        crowd = f"below the min_crowd of {advice.min_crowd}"
+    likely = f"at most {choice.likely_contaminated} shards in 99% of cases"
+    table.add_row("malicious clients tolerated", str(choice.tolerated), condition)
     table.add_row("… by the paper's ⌊p/12⌋ - 1", str(choice.tolerated_in_paper), "")
-    table.add_row("shards that may stay closed", str(choice.spare_shards), "in a round, before that breaks")
-    table.add_row("hidden among", str(choice.crowd), crowd)
-    table.add_row("… if attackers help the server", str(choice.hidden_among_honest), "and all sit in one shard")
-    table.add_row("shards spoilt, worst case", f"{choice.worst_share:.1%}", _region(choice))
-    table.add_row("shards spoilt, random deal", f"{choice.expected_share:.1%}", _deal(choice))
-    table.add_row("… fewer than 1/12, chance", percent(choice.chance_of_theorem), "")
-    table.add_row("… fewer than 1/2, chance", percent(choice.chance_of_minority), "")
-    table.add_row("surrounded by attackers", percent(choice.chance_surrounded), "an honest client, random deal")
+    table.add_row("spare shards", str(choice.spare_shards), "may stay closed in a round")
+    table.add_row("crowd", str(choice.crowd), crowd)
+    table.add_row("… if attackers help the server", str(choice.honest_crowd), "and all share one shard")
+    table.add_row("contaminated shards, worst case", f"{choice.worst_share:.1%}", choice.region)
+    table.add_row("contaminated shards, random", f"{choice.expected_share:.1%}", likely)
+    table.add_row("… probability of fewer than 1/12", percent(choice.chance_of_theorem), "")
+    table.add_row("… probability of fewer than 1/2", percent(choice.chance_of_minority), "")
+    table.add_row("all companions malicious", percent(choice.chance_surrounded), "probability for an honest client")
     return table
-
-
-def _region(choice: Guarantee) -> str:
-    return {
-        "theorem": "below 1/12: theorem",
-        "experience": "below 1/2: experience only",
-        "nothing": "1/2 or more: nothing can help",
-    }[choice.region]
-
-
-def _deal(choice: Guarantee) -> str:
-    return f"at most {choice.likely_contaminated} shards in 99% of deals"
 
 
 def _options(advice: ShardPlan) -> Table:
     title = f"Feasible: {advice.lowest} to {advice.highest} shards"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for column in ("shards", "hidden among", "withstands", "may stay closed"):
+    for column in ("shards", "crowd", "tolerates", "spare shards"):
         table.add_column(column, justify="right")
     table.add_column("")
     for option in advice.options:

@@ -4,12 +4,13 @@ from logging import INFO, WARNING, getLogger
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster
-from f2ed.guarantees import Guarantee, Meter, guarantee, leak
-from f2ed.protocol.aggregation import Audit, Protocol
+from f2ed.guarantees import Guarantee, forecast_leak, guarantee
+from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.dp import Noise, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.records import text
 
-__all__ = ["Watch", "announce_noise", "check"]
+__all__ = ["announce_noise", "check", "warn_of_leaks"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -74,27 +75,17 @@ def announce_noise(
     )
 
 
-class Watch:
-    """The leak meter of a deployment. Rounds before a checkpoint count as if everyone had taken part in them."""
-
-    def __init__(self, roster: Roster, protocol: Protocol, *, rounds: int, done: int) -> None:
-        """Warn if the schedule would expose someone within these rounds, of which some are done."""
-        self._place = {client: place for place, client in enumerate(sorted(roster.keys))}
-        self._meter = Meter(len(self._place))
-        mode = protocol.mode_for(roster.fewest)
-        if rounds > done:
-            found = leak(
-                clients=len(self._place), shards=roster.shards, schedule=roster.schedule, rounds=rounds, mode=mode
-            )
-            text = f"{found.text} Sign the roster without --every to keep the shards." if found.leaks else found.text
-            _log.log(WARNING if found.leaks else INFO, "f2ed: %s", text)
-        for turn in range(done):
-            self._observe(roster.plan(turn).shards)
-
-    def __call__(self, audit: Audit) -> Meter:
-        """Take in what a round opened."""
-        self._observe(tuple(each.survivors for each in audit.shards))
-        return self._meter
-
-    def _observe(self, shards: tuple[tuple[int, ...], ...]) -> None:
-        self._meter.observe([tuple(self._place[client] for client in some) for some in shards if some])
+def warn_of_leaks(roster: Roster, protocol: Protocol, *, rounds: int) -> None:
+    """Log what the planned rounds would reveal about single clients, as a warning if they expose one."""
+    found = forecast_leak(
+        clients=len(roster.clients),
+        shards=roster.shards,
+        schedule=roster.schedule,
+        rounds=rounds,
+        mode=protocol.mode_for(roster.fewest),
+    )
+    finding = text.leak(found.record(), rounds=rounds, clients=found.clients)
+    if found.leaks:
+        _log.warning("f2ed: %s Sign the roster without --every to keep the shards.", finding)
+    else:
+        _log.info("f2ed: %s", finding)

@@ -8,9 +8,10 @@ import msgspec
 
 from f2ed.core import files
 from f2ed.estimators import Estimate
-from f2ed.guarantees import Meter, Region
+from f2ed.guarantees import Region
 from f2ed.protocol.aggregation import Audit
 from f2ed.protocol.sharding import ClientId
+from f2ed.records import LeakReading
 
 __all__ = ["RoundReport", "append", "report"]
 
@@ -81,7 +82,7 @@ def report(
     errors: dict[ClientId, str],
     malicious: int,
     guarantee: Region,
-    meter: Meter,
+    meter: LeakReading,
     epsilon: dict[ClientId, float] | None = None,
     seconds: float,
 ) -> RoundReport:

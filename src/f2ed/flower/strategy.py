@@ -24,12 +24,13 @@ from f2ed.flower.arrays import Vector, fingerprint, flat, moved
 from f2ed.flower.node_registry import Directory
 from f2ed.flower.report import RoundReport, append, report
 from f2ed.flower.transport import Line, Round
-from f2ed.guarantees import guarantee
+from f2ed.guarantees import LeakFollower, Unopened, guarantee
 from f2ed.protocol.aggregation import Audit, EpochKeys, Protocol, Task, shard_means
 from f2ed.protocol.dp import Ledger, Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, scheme_of
-from f2ed.protocol.sharding import ClientId, Fixed
+from f2ed.protocol.sharding import Assignment, ClientId, Fixed
+from f2ed.records import LeakReading
 
 __all__ = ["F2ed"]
 
@@ -88,6 +89,9 @@ class F2ed:
         self._checkpoint = Path(checkpoint) if checkpoint else None
         self._audit = Path(audit) if audit else None
         self._ledger = Ledger()
+        self._follower = LeakFollower(self.roster.plan, self.roster.keys)
+        self._unopened: tuple[Unopened, ...] = ()
+        """What each round did not open; rounds before a checkpoint count as if everyone had taken part."""
         self._secure = secure
         self._insist(shards, schedule)
         self.malicious = estimator.assumed_f(self.roster.shards) or 0 if malicious is None else malicious
@@ -131,12 +135,14 @@ class F2ed:
             )
         result = Result(arrays=arrays)
         self._evaluate(done, arrays, evaluate_fn, result)
-        watch = preflight.Watch(self.roster, self._protocol, rounds=num_rounds, done=done)
+        if num_rounds > done:
+            preflight.warn_of_leaks(self.roster, self._protocol, rounds=num_rounds)
+        self._unopened = (Unopened(),) * done
         self._gather(line, directory, rounds=num_rounds - done)
         keys: EpochKeys = {}
         for number in range(done + 1, num_rounds + 1):
             config = ConfigRecord({"server-round": number, **(train_config or {})})
-            step = self._round(line, directory, job, number, arrays, config, keys, watch=watch)
+            step = self._round(line, directory, job, number, arrays, config, keys)
             if step is not None:
                 arrays = moved(arrays, step)
             if self._checkpoint:
@@ -155,8 +161,6 @@ class F2ed:
         arrays: ArrayRecord,
         config: ConfigRecord,
         keys: EpochKeys,
-        *,
-        watch: preflight.Watch,
     ) -> Vector | None:
         """Lead one round; return the step of the model, or None if it is skipped."""
         since = time.monotonic()
@@ -198,7 +202,7 @@ class F2ed:
             errors=exchange.errors,
             malicious=self.malicious,
             guarantee=self._region(len(audit.opened)),
-            meter=watch(audit),
+            meter=self._reading(plan, audit),
             epsilon=self._dp_epsilon(audit),
             seconds=time.monotonic() - since,
         )
@@ -217,6 +221,11 @@ class F2ed:
             return self.estimator(means), None
         except ConfigError as error:
             return None, f"the estimator cannot work on {len(means)} shards: {error}"
+
+    def _reading(self, assignment: Assignment, audit: Audit) -> LeakReading:
+        opened = {each.shard: each.survivors for each in audit.shards if each.survivors}
+        self._unopened = (*self._unopened, Unopened.of(assignment, opened))
+        return self._follower(self._unopened)
 
     def _dp_epsilon(self, audit: Audit) -> dict[ClientId, float] | None:
         if self._noise is None:

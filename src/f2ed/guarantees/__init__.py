@@ -1,7 +1,18 @@
-"""What a setting promises and gives away: robustness, contamination, a planner, and what opened sums leak."""
+"""What a setting guarantees and what it reveals: robustness, contamination, a planner, and what opened sums leak."""
 
 from f2ed.guarantees.contamination import Contamination, contamination
-from f2ed.guarantees.leakage import Exposure, Leak, Meter, exposure, leak, recovered_cosine, safe_k, smallest_k
+from f2ed.guarantees.leakage import (
+    Exposure,
+    LeakFollower,
+    LeakMeter,
+    ScheduleLeak,
+    Unopened,
+    exposure,
+    forecast_leak,
+    recovered_cosine,
+    safe_k,
+    smallest_k,
+)
 from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
 from f2ed.guarantees.robustness import Guarantee, Region, guarantee
 
@@ -10,14 +21,16 @@ __all__ = [
     "Contamination",
     "Exposure",
     "Guarantee",
-    "Leak",
-    "Meter",
+    "LeakFollower",
+    "LeakMeter",
     "Region",
+    "ScheduleLeak",
     "ShardPlan",
+    "Unopened",
     "contamination",
     "exposure",
+    "forecast_leak",
     "guarantee",
-    "leak",
     "plan_shards",
     "recovered_cosine",
     "safe_k",

@@ -1,10 +1,10 @@
-"""How many shards a random deal contaminates: the exact distribution, to the rounding of float64.
+"""How many shards a random assignment contaminates: the exact distribution, to the rounding of float64.
 
-Give the malicious clients their places one after the other. With P shards of one size s, x of them
+Place the malicious clients one after the other. With P shards of one size s, x of them
 contaminated by the k clients placed so far, x·s - k places are left in contaminated shards and (P - x)·s in
 clean ones: a chain on x whose terms are all positive, so nothing cancels and even tiny tails are right.
-A deal has shards of two sizes, s and s + 1; given how many clients fall to each kind (hypergeometric) the
-two chains are independent, and their convolution is the answer.
+An assignment has shards of two sizes, s and s + 1; given how many malicious clients are in each kind
+(hypergeometric) the two chains are independent, and their convolution is the distribution.
 """
 
 from collections.abc import Iterator
@@ -33,34 +33,34 @@ class _Terms(NamedTuple):
 
 @final
 class Contamination(msgspec.Struct, frozen=True, kw_only=True):
-    """The chance of each number of contaminated shards, from `fewest` upward."""
+    """The probability of each number of contaminated shards, from `first` upward."""
 
-    fewest: int
-    chances: tuple[float, ...]
+    first: int
+    probabilities: tuple[float, ...]
 
     @property
     def mean(self) -> float:
         """The expected number of contaminated shards."""
-        return sum((self.fewest + i) * chance for i, chance in enumerate(self.chances))
+        return sum((self.first + i) * probability for i, probability in enumerate(self.probabilities))
 
     def at_most(self, shards: int) -> float:
-        """Return the chance of at most so many contaminated shards."""
-        asked = max(0, shards - self.fewest + 1)
-        return 1.0 if asked >= len(self.chances) else min(1.0, sum(self.chances[:asked], 0.0))
+        """Return the probability of at most so many contaminated shards."""
+        asked = max(0, shards - self.first + 1)
+        return 1.0 if asked >= len(self.probabilities) else min(1.0, sum(self.probabilities[:asked], 0.0))
 
-    def quantile(self, chance: float) -> int:
-        """Return the smallest number of shards that is not exceeded with at least this chance."""
-        reached = np.cumsum(self.chances) >= chance - 1e-12
-        return self.fewest + (int(np.argmax(reached)) if reached.any() else len(self.chances) - 1)
+    def quantile(self, probability: float) -> int:
+        """Return the smallest number of shards that is not exceeded with at least this probability."""
+        reached = np.cumsum(self.probabilities) >= probability - 1e-12
+        return self.first + (int(np.argmax(reached)) if reached.any() else len(self.probabilities) - 1)
 
 
 def contamination(*, clients: int, malicious: int, shards: int) -> Contamination:
-    """Return the distribution of shards with at least one malicious client, under a uniformly random deal.
+    """Return the distribution of shards with at least one malicious client, under a uniformly random assignment.
 
-    Takes milliseconds for 10,000 clients. It says nothing about an attacker who influences the deal.
+    Takes milliseconds for 10,000 clients. It does not hold for an attacker who influences the assignment.
     """
     if not 1 <= shards <= clients or not 0 <= malicious <= clients:
-        raise ConfigError(f"cannot deal {clients} clients, {malicious} of them malicious, into {shards} shards")
+        raise ConfigError(f"cannot assign {clients} clients, {malicious} of them malicious, to {shards} shards")
     size, larger = divmod(clients, shards)
     in_larger = hypergeometric(clients, malicious, larger * (size + 1))
     counts = range(in_larger.first, in_larger.first + len(in_larger.values))
@@ -72,8 +72,8 @@ def contamination(*, clients: int, malicious: int, shards: int) -> Contamination
         first = one.first + other.first
         both = np.convolve(one.values, other.values)
         total[first : first + len(both)] += weight * both
-    fewest, chances = _trimmed(_Terms(0, total))
-    return Contamination(fewest=fewest, chances=tuple(map(float, chances)))
+    found = _trimmed(_Terms(0, total))
+    return Contamination(first=found.first, probabilities=tuple(map(float, found.values)))
 
 
 def hypergeometric(population: int, marked: int, draws: int) -> _Terms:

@@ -1,9 +1,9 @@
-"""The planner: from what is feared and what is wanted to the number of shards, or to what must change.
+"""The planner: from the assumed attackers and the wanted crowd to the number of shards, or to what must change.
 
-Against m malicious clients the theorem asks p ≥ 12·m + 1 shards; a min_crowd of c asks p ≤ ⌊n/c⌋. Between these
-two ends the theorem's error does not choose: a shard of n/p clients shrinks the variance by p/n, the share
-m/p falls as 1/p, and sigma·√(m/n) remains. So the room is split evenly: p near
-√(lowest·highest) exceeds what is asked by the same factor on both sides.
+Against m malicious clients the theorem requires p ≥ 12·m + 1 shards; a min_crowd of c requires p ≤ ⌊n/c⌋. Between
+these two ends the theorem's error is constant: a shard of n/p clients shrinks the variance by p/n, the share m/p
+falls as 1/p, and sigma·√(m/n) remains. So the planner takes p near √(lowest·highest), which exceeds both
+requirements by the same factor.
 """
 
 import math
@@ -13,6 +13,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.robustness import SHARDS_PER_ATTACKER, Guarantee, check_counts, guarantee
+from f2ed.records import text
 
 __all__ = ["Change", "ShardPlan", "plan_shards"]
 
@@ -22,7 +23,7 @@ _REACH = 1.25
 
 @final
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One number changed, and all of the condition holds."""
+    """A change of one number that makes both conditions hold."""
 
     setting: str
     value: int
@@ -38,15 +39,15 @@ class ShardPlan(msgspec.Struct, frozen=True, kw_only=True):
     clients: int
     malicious: int
     min_crowd: int
-    """The smallest crowd wanted; where none was named, the one that the judged number of shards gives."""
+    """The smallest crowd wanted; where none was given, the one that the judged number of shards gives."""
     lowest: int
-    """The fewest shards for which the theorem covers the malicious clients."""
+    """The smallest number of shards for which the theorem covers the malicious clients."""
     highest: int
-    """The most shards that leave everyone the crowd; none is feasible where it is below `lowest`."""
+    """The largest number of shards with that crowd in each; none is feasible where it is below `lowest`."""
     choice: Guarantee | None
     """What holds for the judged number of shards, or else for the recommended one; `None` if none is feasible."""
     judged: bool
-    """Whether the caller named the number of shards."""
+    """Whether the caller gave the number of shards."""
     recommended: int | None
     ok: bool
     """Whether the choice is covered by the theorem and hides everyone in the crowd."""
@@ -64,9 +65,10 @@ class ShardPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_shards(*, clients: int, malicious: int, min_crowd: int | None = None, shards: int | None = None) -> ShardPlan:
-    """Recommend a number of shards, or judge the one given; exported as `f2ed.plan`.
+    """Recommend a number of shards, or judge the one given.
 
-    `malicious` is how many attackers are feared, `crowd` the fewest clients whose mean the server may see.
+    `malicious` is the number of attackers to assume, `min_crowd` the smallest number of clients whose mean the server
+    may see.
     """
     check_counts(clients, malicious)
     wanted = _crowd(clients, min_crowd, shards)
@@ -102,9 +104,7 @@ def _crowd(clients: int, min_crowd: int | None, shards: int | None) -> int:
     if min_crowd is not None:
         return min_crowd
     if shards is None:
-        raise ConfigError(
-            "nothing to plan for: state the smallest min_crowd to hide in, or the number of shards to judge"
-        )
+        raise ConfigError("nothing to plan for; give min_crowd, or the number of shards to judge")
     return clients // shards
 
 
@@ -132,99 +132,92 @@ def _verdict(choice: Guarantee | None, min_crowd: int) -> str:
     if choice is None:
         return "No number of shards gives both protections."
     if not choice.holds:
-        return f"No guarantee: {choice.shards} shards against {_count(choice.malicious)} break 12·m < p."
+        return f"No guarantee: {choice.shards} shards against {_count(choice.malicious)} violate 12·m < p."
     if choice.crowd < min_crowd:
-        return f"The theorem holds, but a client hides among {choice.crowd}, fewer than the {min_crowd} wanted."
+        return f"The theorem holds, but the crowd is {choice.crowd}, below the min_crowd of {min_crowd}."
     if choice.crowd == 1:
         return f"The theorem holds against {_count(choice.malicious)}, but the server sees every update."
-    robust = f"{choice.shards} shards withstand {_count(choice.malicious)}, and " if choice.malicious else ""
-    return f"Guaranteed: {robust}every client hides among {choice.crowd}."
+    robust = f"{choice.shards} shards tolerate {_count(choice.malicious)}, and " if choice.malicious else ""
+    return f"Guaranteed: {robust}every client is hidden in a crowd of {choice.crowd}."
 
 
 def _why_none(clients: int, malicious: int, min_crowd: int) -> tuple[str, ...]:
     lowest = SHARDS_PER_ATTACKER * malicious + 1
     attackers = (
-        f"{malicious} attackers can spoil {malicious} shards" if malicious > 1 else "1 attacker can spoil 1 shard"
+        f"{malicious} attackers can contaminate {malicious} shards"
+        if malicious > 1
+        else "1 attacker can contaminate 1 shard"
     )
-    robust = f"{attackers}. The theorem wants that below 1/12 of all shards: at least {lowest} shards."
-    private = f"{clients} clients in crowds of at least {min_crowd} make at most {clients // min_crowd} shards."
+    robust = f"{attackers}. The theorem requires fewer than 1/12 of all shards: at least {lowest} shards."
+    private = f"{clients} clients in shards of at least {min_crowd} make at most {clients // min_crowd} shards."
     return (robust, private, *_hopeless(clients, lowest))
 
 
 def _hopeless(clients: int, lowest: int) -> tuple[str, ...]:
-    text = f"{lowest} shards are more than there are clients: no crowd is small enough to make it hold."
-    return (text,) if lowest > clients else ()
+    hopeless = f"{lowest} shards are more than there are clients: no min_crowd is small enough."
+    return (hopeless,) if lowest > clients else ()
 
 
 def _why(choice: Guarantee, recommended: int | None, *, judged: bool) -> tuple[str, ...]:
     lines = [_worst_case(choice)]
     if not choice.holds and choice.malicious:
-        lines.append(_random_deal(choice))
+        lines.append(_random_assignment(choice))
     if choice.crowd == 1:
-        lines.append("A shard of one client has no min_crowd: its mean is that client's update.")
+        lines.append("A shard of one client has no crowd: its mean is that client's update.")
     if choice.holds and choice.malicious:
         lines.append(
-            f"{choice.spare_shards} shards may stay closed in a round before the condition breaks."
+            f"{choice.spare_shards} shards may stay closed in a round before the condition fails."
             if choice.spare_shards
-            else "There is no room: one shard that stays closed in a round breaks the condition for that round."
+            else "There are no spare shards: one that stays closed in a round violates the condition for that round."
         )
     if not judged and choice.malicious:
         lines.append(_even_split(choice))
     elif recommended is not None and recommended != choice.shards:
-        lines.append(f"For this crowd and these attackers the planner would take {recommended} shards.")
+        lines.append(f"For this crowd and these attackers the planner recommends {recommended} shards.")
     return (*lines, *_hopeless(choice.clients, SHARDS_PER_ATTACKER * choice.malicious + 1))
 
 
 def _worst_case(choice: Guarantee) -> str:
     m, p = choice.malicious, choice.shards
     if not m:
-        return "Without malicious clients there is nothing to withstand, and one shard is the largest min_crowd."
+        return "Without malicious clients there is nothing to tolerate, and one shard gives the largest crowd."
     compare = f"12·{m} = {SHARDS_PER_ATTACKER * m} {'<' if choice.holds else '≥'} {p}"
-    if choice.region == "theorem":
-        return f"Worst case, each attacker in its own shard: {m} of {p} shard means spoilt, and {compare}. Theorem."
-    if choice.region == "experience":
-        return (
-            f"Worst case, each attacker in its own shard: {m} of {p} shard means spoilt, and {compare}. Fewer than "
-            "half are, so an estimator may do well, but that is experience with known attacks and not a theorem."
-        )
-    return (
-        f"Worst case, each attacker in its own shard: {min(m, p)} of {p} shard means spoilt. "
-        "That is half or more, where no estimator can tell the honest ones."
-    )
+    contaminated = f"Worst case, each attacker in its own shard: {min(m, p)} of {p} shard means contaminated"
+    return f"{contaminated} ({compare}). That is {text.region(choice.region)}."
 
 
-def _random_deal(choice: Guarantee) -> str:
+def _random_assignment(choice: Guarantee) -> str:
     return (
-        f"A random deal spoils {choice.expected_share:.0%} of the shards on average. It leaves fewer than 1/12 "
-        f"spoilt with chance {percent(choice.chance_of_theorem)} and fewer than half with chance "
-        f"{percent(choice.chance_of_minority)}; each new deal draws again."
+        f"A random assignment contaminates {choice.expected_share:.0%} of the shards on average. Fewer than 1/12 are "
+        f"contaminated with probability {percent(choice.chance_of_theorem)}, fewer than half with probability "
+        f"{percent(choice.chance_of_minority)}; each new assignment draws again."
     )
 
 
 def _even_split(choice: Guarantee) -> str:
     return (
-        f"The theorem's error is the same for every feasible number, so the room is split evenly between both sides: "
-        f"{choice.shards} shards withstand up to {choice.tolerated} and hide among {choice.crowd}."
+        f"The theorem's error is the same for every feasible number, so the margin is split evenly between both sides: "
+        f"{choice.shards} shards tolerate up to {choice.tolerated} malicious clients with a crowd of {choice.crowd}."
     )
 
 
 def _changes(clients: int, malicious: int, min_crowd: int, shards: int | None) -> tuple[Change, ...]:
-    """Change one number at a time, by as little as possible."""
+    """Return changes of one number at a time, as small as possible."""
     lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // min_crowd
     found = []
     if lowest <= highest:
         # Only a judged number comes here: another one gives both.
         near = min(max(lowest, shards or 0), highest)
-        found.append(Change(setting="shards", value=near, shards=near, text=f"take {_between(lowest, highest)} shards"))
+        found.append(Change(setting="shards", value=near, shards=near, text=f"use {_between(lowest, highest)} shards"))
     else:
         spread = min(shards or highest, highest)
         fewer, smaller, more = (spread - 1) // SHARDS_PER_ATTACKER, clients // lowest, lowest * min_crowd
         found.append(_fewer(fewer, spread))
         if smaller > 1:
-            text = f"accept a crowd of {smaller} instead of {min_crowd}, with {lowest} shards"
-            found.append(Change(setting="min_crowd", value=smaller, shards=lowest, text=text))
-        text = f"bring {more} clients instead of {clients}, with {lowest} shards"
-        found.append(Change(setting="clients", value=more, shards=lowest, text=text))
+            note = f"accept a min_crowd of {smaller} instead of {min_crowd}, with {lowest} shards"
+            found.append(Change(setting="min_crowd", value=smaller, shards=lowest, text=note))
+        note = f"enroll {more} clients instead of {clients}, with {lowest} shards"
+        found.append(Change(setting="clients", value=more, shards=lowest, text=note))
     return tuple(found)
 
 
@@ -234,7 +227,7 @@ def _between(lowest: int, highest: int) -> str:
 
 def _fewer(malicious: int, shards: int) -> Change:
     named = f"at most {_count(malicious)}" if malicious else "no malicious client"
-    return Change(setting="malicious", value=malicious, shards=shards, text=f"fear {named}, with {shards} shards")
+    return Change(setting="malicious", value=malicious, shards=shards, text=f"assume {named}, with {shards} shards")
 
 
 def _count(malicious: int) -> str:
@@ -242,7 +235,7 @@ def _count(malicious: int) -> str:
 
 
 def percent(chance: float) -> str:
-    """Print a chance so that neither 0 % nor 100 % hides a difference."""
+    """Format a probability so that neither 0% nor 100% hides a difference."""
     if chance in (0.0, 1.0):
         return f"{chance:.0%}"
     if chance < 0.0005:

@@ -1,13 +1,13 @@
 """What holds for n clients, m of them malicious, in p shards (Wang et al. 2021, Corollary 2 and its remark).
 
-Three regions, by the share of shard means that an attacker may have touched:
+Three regions, by the share of shard means that attackers may contaminate:
 
-    share < 1/12         theorem     FilterL2 errs by O(sigma·√share), whatever is sent and however large the model
-    1/12 ≤ share < 1/2   experience  no theorem; how an estimator fares is measured, attack by attack
-    share ≥ 1/2          nothing     honest shard means are no majority, and no rule can tell which half is honest
+    share < 1/12         theorem     FilterL2's error is O(sigma·√share), for any attack and any number of parameters
+    1/12 ≤ share < 1/2   experience  no theorem; how well an estimator does is measured, attack by attack
+    share ≥ 1/2          nothing     honest shard means are no majority, and no estimator can tell which half is honest
 
-The worst case puts every malicious client into its own shard: the share is m/p, and the theorem asks 12·m < p.
-The theorem also takes the honest shard means as draws from one distribution; larger shards bring that closer.
+In the worst case every malicious client is in its own shard: the share is m/p, and the theorem requires 12·m < p.
+The theorem also assumes that honest shard means come from one distribution; larger shards approximate that better.
 """
 
 from typing import Literal, final
@@ -26,7 +26,7 @@ Region = Literal["theorem", "experience", "nothing"]
 
 @final
 class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds against `malicious` clients; chances are over a uniformly random deal that no attacker influences."""
+    """What holds against `malicious` clients; chances are over uniformly random assignments to shards."""
 
     clients: int
     malicious: int
@@ -38,17 +38,17 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
     tolerated_in_paper: int
     """The paper's ⌊p/12⌋ - 1, never below 0: one fewer than `tolerated`, unless 12 divides p."""
     spare_shards: int
-    """How many shards may stay closed in a round before 12·m < p breaks; 0 also where it is broken."""
+    """Shards that may stay closed in a round while 12·m < p still holds; 0 also where it does not hold."""
     crowd: int
     """Members of the smallest shard, ⌊n/p⌋: the server sees no mean over fewer."""
-    hidden_among_honest: int
-    """The same if all malicious clients of the worst case sit in one shard and help the server; never below 1."""
+    honest_crowd: int
+    """The same if all malicious clients share one shard and help the server; never below 1."""
     worst_share: float
-    """m/p, at most 1: the share of contaminated shards when each attacker has its own. The ε for an estimator."""
+    """m/p, at most 1: the share of contaminated shards when each attacker has its own; an estimator's contamination."""
     expected_share: float
     """The mean share of contaminated shards."""
     likely_contaminated: int
-    """Shards not exceeded in 99 of 100 deals."""
+    """The number of contaminated shards that 99% of assignments do not exceed."""
     chance_of_theorem: float
     """That fewer than 1/12 of the shards are contaminated."""
     chance_of_minority: float
@@ -56,7 +56,7 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
     expected_malicious_majority: float
     """The mean share of shards more than half of whose members are malicious."""
     chance_surrounded: float
-    """That all companions of an honest client are malicious: if they help the server, it sees that client's update."""
+    """That all other members of an honest client's shard are malicious: with the server they can compute its update."""
 
     @property
     def holds(self) -> bool:
@@ -65,12 +65,12 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
-    """State what holds for these numbers."""
+    """Return what holds for these numbers."""
     check_counts(clients, malicious)
     if not 1 <= shards <= clients:
         raise ConfigError(f"{shards} shards for {clients} clients; choose from 1 to {clients}")
     contaminated = contamination(clients=clients, malicious=malicious, shards=shards)
-    hidden = clients // shards
+    crowd = clients // shards
     return Guarantee(
         clients=clients,
         malicious=malicious,
@@ -79,8 +79,8 @@ def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
         tolerated=(shards - 1) // SHARDS_PER_ATTACKER,
         tolerated_in_paper=max(0, shards // SHARDS_PER_ATTACKER - 1),
         spare_shards=max(0, shards - SHARDS_PER_ATTACKER * malicious - 1),
-        crowd=hidden,
-        hidden_among_honest=max(1, hidden - malicious),
+        crowd=crowd,
+        honest_crowd=max(1, crowd - malicious),
         worst_share=min(1.0, malicious / shards),
         expected_share=contaminated.mean / shards,
         likely_contaminated=contaminated.quantile(0.99),

@@ -24,7 +24,7 @@ _KEYS: dict[str, dict[str, str]] = {
     "estimator": {"epsilon": "contamination"},
     "dp": {"multiplier": "noise_multiplier"},
     "protocol": {"survivors": "min_crowd"},
-    "guarantee": {"hidden_among": "crowd"},
+    "guarantee": {"hidden_among": "crowd", "hidden_among_honest": "honest_crowd"},
 }
 _KINDS: dict[str, dict[str, str]] = {
     "attack": {
@@ -66,6 +66,8 @@ def migrate_header(found: Mapping[str, Any], describe: Describe | None = None) -
     header = dict(found)
     if isinstance(header.get("settings"), Mapping):
         header["settings"] = migrate_settings(header["settings"])
+    if isinstance(header.get("guarantee"), Mapping):
+        header["guarantee"] = _renamed(header["guarantee"], "guarantee")
     if header.get("format", 1) < FORMAT:
         header = _to_format_2(header)
     settings = header.get("settings", {})
@@ -121,8 +123,6 @@ def _to_format_2(header: dict[str, Any]) -> dict[str, Any]:
     header |= {"format": FORMAT, "source": "simulation"}
     if "hidden_among" in header:
         header["crowd"] = header.pop("hidden_among")
-    if isinstance(header.get("guarantee"), Mapping):
-        header["guarantee"] = _renamed(header["guarantee"], "guarantee")
     if isinstance(header.get("forecast"), Mapping):
         header["forecast"] = {key: value for key, value in header["forecast"].items() if key != "text"}
     attacked = header.pop("attacked", None)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar, final
 
 import msgspec
 
-from f2ed.records.schema import LeakReading, NoiseRecord, RoundRecord, RunHeader
+from f2ed.records.schema import LeakForecast, LeakReading, NoiseRecord, RoundRecord, RunHeader
 
 __all__ = [
     "LEVELS",
@@ -33,6 +33,7 @@ __all__ = [
     "plural",
     "privacy",
     "promise",
+    "region",
     "schedule",
     "summary",
     "unfinished",
@@ -139,6 +140,15 @@ def _points(lost: float, whose: str) -> str:
     return f"{counted} {'less' if lost > 0 else 'more'} than {whose}without the attack"
 
 
+def region(name: str) -> str:
+    """Return what the share of contaminated rows means for the guarantee; `name` is a `f2ed.guarantees.Region`."""
+    return {
+        "theorem": "below 1/12, where the theorem bounds their influence",
+        "experience": "1/12 or more, where there is no theorem, only experience with known attacks",
+        "nothing": "half or more, where no estimator can tell which rows are honest",
+    }[name]
+
+
 def summary(header: RunHeader) -> str:
     """Return the guarantee and the crowd of a run in one sentence."""
     found = header.guarantee
@@ -147,13 +157,8 @@ def summary(header: RunHeader) -> str:
     share = (
         f"{found['malicious']} malicious clients can contaminate {found['worst_share']:.0%} of {found['shards']} rows"
     )
-    held = {
-        "theorem": "below 1/12, so the theorem bounds their influence",
-        "experience": "above the theorem's limit of 1/12, where only experience speaks",
-        "nothing": "half or more, against which no rule can help",
-    }[found["region"]]
     crowd = f"every update is hidden in a crowd of at least {header.crowd}"
-    return f"{share}, {held}; {crowd if header.crowd > 1 else 'no update is hidden from the server'}"
+    return f"{share}: {region(found['region'])}; {crowd if header.crowd > 1 else 'no update is hidden from the server'}"
 
 
 def notes(header: RunHeader) -> list[str]:
@@ -194,23 +199,12 @@ def _noise_notes(noise: NoiseRecord, *, masked: bool) -> list[str]:
 def forecast(header: RunHeader) -> str | None:
     """Return the leak forecast in a sentence or two; None where there is none."""
     found = header.forecast
-    if found is None:
-        return None
-    return leak(
-        rounds=header.rounds,
-        clients=header.clients,
-        exposed=found.exposed,
-        first=found.first,
-        last=found.last,
-        crowd=found.crowd,
-        cosine=found.cosine,
-    )
+    return None if found is None else leak(found, rounds=header.rounds, clients=header.clients)
 
 
-def leak(
-    *, rounds: int, clients: int, exposed: int, first: int | None, last: int | None, crowd: int, cosine: float
-) -> str:
+def leak(found: LeakForecast, *, rounds: int, clients: int) -> str:
     """Return what the sums of so many rounds reveal."""
+    exposed, first, last, crowd, cosine = found.exposed, found.first, found.last, found.crowd, found.cosine
     as_among = 1 / cosine**2 if cosine else float(clients)
     recovered = (
         f"the round-invariant component of an update is recovered with cosine {cosine:.2f}, "

@@ -82,7 +82,7 @@ def _row(run: Run) -> tuple[str, ...]:
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
         str(run.crowd or _UNKNOWN),
-        str(promise.get("hidden_among_honest", _UNKNOWN)),
+        str(promise.get("honest_crowd", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
         _UNKNOWN if header.mode == "none" else dealt(header.settings),
         _determined(run),

@@ -5,7 +5,6 @@ server's last step are all there is to keep.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,21 +12,15 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
+from f2ed.guarantees import Unopened
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 from f2ed.protocol.dp import Ledger
 
-__all__ = ["SimulationState", "Unopened", "pack", "unpack"]
+__all__ = ["SimulationState", "pack", "unpack"]
 
 _FIRST = StepState()
 _NOTHING_SPENT = Ledger()
-
-
-class Unopened(NamedTuple):
-    """What a round did not open: shards that stayed closed, and clients missing from the others."""
-
-    closed: tuple[int, ...] = ()
-    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from f2ed.guarantees import Guarantee, guarantee
 from f2ed.learning import Partition
 from f2ed.records import NoiseRecord, Plugin, RunHeader, settings_digest
 from f2ed.simulation.config import Experiment
-from f2ed.simulation.leak_meter import as_record, forecast
+from f2ed.simulation.leak_meter import forecast
 from f2ed.simulation.validate import run_noise_cost
 
 __all__ = ["digest", "guarantee_with", "header"]
@@ -35,6 +35,7 @@ def header(
     shards: tuple[tuple[int, ...], ...],
 ) -> RunHeader:
     """Put the header together; `shards` are those of the first round."""
+    leak = forecast(experiment)
     return RunHeader(
         name=name,
         digest=digest(experiment),
@@ -60,7 +61,7 @@ def header(
         crowd=_crowd(experiment),
         guarantee=msgspec.to_builtins(guarantee_with(experiment)),
         tolerated=experiment.estimator.assumed_f(experiment.rows),
-        forecast=as_record(forecast(experiment)),
+        forecast=None if leak is None else leak.record(),
         noise=_noise(experiment, dimension),
         arm=arm,
         started=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from f2ed.attacks import Success
 from f2ed.estimators import Estimate
+from f2ed.guarantees import LeakFollower
 from f2ed.learning import Score
 from f2ed.protocol.aggregation import Audit, StepResult
 from f2ed.protocol.dp import Ledger
@@ -18,7 +19,6 @@ from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.header import guarantee_with
-from f2ed.simulation.leak_meter import LeakTracker
 from f2ed.simulation.opened_rows import OpenedRows
 
 __all__ = ["Recorder"]
@@ -31,7 +31,7 @@ class Recorder:
         self._experiment = experiment
         self._assignments = assignments
         self._attackers = frozenset(attackers)
-        self._tracker = LeakTracker(assignments, experiment.clients)
+        self._tracker = LeakFollower(assignments, range(experiment.clients))
 
     def __call__(
         self,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from f2ed.guarantees import Meter
+from f2ed.guarantees import LeakMeter
 from f2ed.guarantees.leakage.rowspace import RowSpace
 
 
@@ -17,7 +17,7 @@ def solved_for(clients, sums):
 def test_the_meter_agrees_with_floating_point_on_sums_of_any_shape(seed):
     rng = np.random.default_rng(seed)
     clients, seen = 24, []
-    meter = Meter(clients)
+    meter = LeakMeter(clients)
     for number in range(1, 15):
         # Small sums keep the parts apart at first, and later ones join them.
         sums = [rng.choice(clients, size=rng.integers(1, 2 + number // 2), replace=False) for _ in range(3)]
@@ -32,7 +32,7 @@ def test_the_meter_agrees_with_floating_point_on_sums_of_any_shape(seed):
 
 
 def test_the_first_round_that_determines_someone_is_kept():
-    meter = Meter(6)
+    meter = LeakMeter(6)
     meter.observe([(0, 1, 2), (3, 4, 5)])
     assert (meter.rank, meter.exposed, meter.first, meter.crowd) == (2, 0, None, 3)
     meter.observe([(0, 1, 2), (3, 4)])
@@ -43,14 +43,14 @@ def test_the_first_round_that_determines_someone_is_kept():
 
 
 def test_a_round_that_opens_nothing_tells_nothing():
-    meter = Meter(4)
+    meter = LeakMeter(4)
     meter.observe([])
     meter.observe([()])
     assert (meter.rounds, meter.rank, meter.exposed, meter.crowd) == (2, 0, 0, 4)
 
 
 def test_a_pair_that_was_solved_for_as_one_and_then_parts_is_two_unknowns():
-    meter = Meter(4)
+    meter = LeakMeter(4)
     meter.observe([(0, 1, 2, 3), (2, 3)])
     assert (meter.rank, meter.crowd, meter.exposed) == (2, 2, 0)
     meter.observe([(0, 2)])

@@ -5,10 +5,11 @@ import pytest
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.leakage.exposure import exposure
-from f2ed.guarantees.leakage.forecast import leak, opened_sums, recovered_cosine, safe_k, smallest_k
+from f2ed.guarantees.leakage.forecast import forecast_leak, opened_sums, recovered_cosine, safe_k, smallest_k
 from f2ed.guarantees.leakage.rowspace import RowSpace
 from f2ed.protocol.sharding import EveryKRounds, EveryRound, Fixed
 from f2ed.protocol.sharding.schedule import Batches
+from f2ed.records import text
 
 
 def dense(clients, sums):
@@ -54,7 +55,7 @@ def test_exposure_agrees_with_floating_point_after_every_round(schedule, mode, c
         assert by_now == solved_for(seen).tolist()
 
 
-def test_two_deals_that_swap_one_pair_expose_nobody_but_a_smaller_sum_exposes_the_difference():
+def test_two_assignments_that_swap_one_pair_expose_nobody_but_a_smaller_sum_exposes_the_difference():
     swapped = exposure(5, [[(0, 1, 2, 3)], [(0, 1, 2, 4)]])
     assert swapped.exposed == 0
     dropped = exposure(5, [[(0, 1, 2, 3)], [(0, 1, 2)]])
@@ -62,17 +63,19 @@ def test_two_deals_that_swap_one_pair_expose_nobody_but_a_smaller_sum_exposes_th
     assert (dropped.first, dropped.last, dropped.crowd) == (2, None, 1)
 
 
-def test_a_new_deal_each_round_exposes_everyone_after_about_n_over_p_rounds():
-    found = leak(clients=100, shards=25, schedule=EveryRound(), rounds=100)
+def test_resharding_each_round_exposes_everyone_after_about_n_over_p_rounds():
+    found = forecast_leak(clients=100, shards=25, schedule=EveryRound(), rounds=100)
     assert found.leaks
     assert found.exposed == 100
     assert found.last == 5
     assert found.cosine > 0.99
-    assert found.hidden_as_among == pytest.approx(1, abs=0.02)
-    assert "determine all 100 clients one by one, after 5 rounds" in found.text
+    assert found.effective_crowd == pytest.approx(1, abs=0.02)
+    assert "determine all 100 clients individually, after 5 rounds" in text.leak(
+        found.record(), rounds=100, clients=100
+    )
 
 
-def test_each_new_deal_adds_all_its_equations_but_one_until_everyone_is_determined():
+def test_each_assignment_adds_all_its_equations_but_one_until_everyone_is_determined():
     found = exposure(600, list(opened_sums(clients=600, shards=60, schedule=EveryRound(), rounds=20)))
     assert found.ranks[:10] == tuple(59 * deals + 1 for deals in range(1, 11))
     assert found.ranks[11:] == (600,) * 9
@@ -80,21 +83,21 @@ def test_each_new_deal_adds_all_its_equations_but_one_until_everyone_is_determin
 
 
 def test_fixed_shards_expose_nobody_and_stay_at_one_over_root_s():
-    found = leak(clients=100, shards=25, schedule=Fixed(), rounds=100)
+    found = forecast_leak(clients=100, shards=25, schedule=Fixed(), rounds=100)
     assert not found.leaks
     assert found.crowd == 4
-    assert 0.49 < found.cosine <= found.hidden_cosine == 0.5
-    assert "no group smaller than 4" in found.text
+    assert 0.49 < found.cosine <= found.single_round_cosine == 0.5
+    assert "no group smaller than 4" in text.leak(found.record(), rounds=100, clients=100)
 
 
-def test_fixed_shards_leak_where_drop_outs_open_smaller_sums():
+def test_fixed_shards_leak_where_dropouts_open_smaller_sums():
     tolerant = {"clients": 60, "shards": 6, "schedule": Fixed(), "rounds": 60, "client_dropout": 0.1}
-    assert leak(**tolerant, mode="dropout-tolerant").exposed == 60
-    assert leak(**tolerant, mode="all-or-nothing").exposed == 0
+    assert forecast_leak(**tolerant, mode="dropout-tolerant").exposed == 60
+    assert forecast_leak(**tolerant, mode="all-or-nothing").exposed == 0
 
 
-def test_batches_stay_together_and_nobody_is_told_from_its_batch():
-    found = leak(clients=96, shards=12, schedule=Batches(4), rounds=50)
+def test_batches_stay_together_and_nobody_is_distinguished_from_its_batch():
+    found = forecast_leak(clients=96, shards=12, schedule=Batches(4), rounds=50)
     assert not found.leaks
     assert found.crowd == 4
     assert found.cosine <= math.sqrt(1 / 4)
@@ -141,41 +144,41 @@ def test_the_predicted_cosine_is_the_one_that_least_squares_reaches(schedule):
 
 
 def test_the_cosine_hardly_depends_on_the_number_of_clients():
-    few = leak(clients=200, shards=50, schedule=EveryRound(), rounds=8).cosine
-    many = leak(clients=1000, shards=250, schedule=EveryRound(), rounds=8).cosine
+    few = forecast_leak(clients=200, shards=50, schedule=EveryRound(), rounds=8).cosine
+    many = forecast_leak(clients=1000, shards=250, schedule=EveryRound(), rounds=8).cosine
     assert few == pytest.approx(many, abs=0.01)
 
 
 def test_the_k_it_recommends_hides_everyone_as_among_the_crowd_and_one_less_does_not():
     setting = {"clients": 120, "shards": 10, "rounds": 60}
     k = smallest_k(**setting, crowd=3)
-    assert leak(**setting, schedule=EveryKRounds(k), noise=0.1).hidden_as_among == pytest.approx(3, abs=0.3)
-    assert leak(**setting, schedule=EveryKRounds(k - 5), noise=0.1).hidden_as_among < 2.6
+    assert forecast_leak(**setting, schedule=EveryKRounds(k), noise=0.1).effective_crowd == pytest.approx(3, abs=0.3)
+    assert forecast_leak(**setting, schedule=EveryKRounds(k - 5), noise=0.1).effective_crowd < 2.6
 
 
 @pytest.mark.parametrize("shards", [25, 10])
 def test_the_k_of_the_meter_does_not_leak_and_hardly_a_smaller_one_would_do(shards):
     setting = {"clients": 100, "shards": shards, "rounds": 60}
     k = safe_k(**setting)
-    assert not leak(**setting, schedule=EveryKRounds(k)).leaks
+    assert not forecast_leak(**setting, schedule=EveryKRounds(k)).leaks
     deals = -(-60 // k)
-    assert leak(**setting, schedule=EveryKRounds(60 // (deals + 2))).leaks
+    assert forecast_leak(**setting, schedule=EveryKRounds(60 // (deals + 2))).leaks
 
 
-def test_no_k_is_safe_where_drop_outs_open_smaller_sums():
+def test_no_k_is_safe_where_dropouts_open_smaller_sums():
     with pytest.raises(ConfigError, match="Use all-or-nothing"):
         safe_k(clients=60, shards=6, rounds=60, client_dropout=0.1, mode="dropout-tolerant")
 
 
 def test_that_nobody_is_determined_exactly_is_not_enough():
-    found = leak(clients=100, shards=25, rounds=100, schedule=EveryKRounds(30))
+    found = forecast_leak(clients=100, shards=25, rounds=100, schedule=EveryKRounds(30))
     assert found.exposed == 0
     assert found.cosine > 0.9
     assert found.leaks
-    assert "determine no single client" in found.text
+    assert "determine no single client" in text.leak(found.record(), rounds=100, clients=100)
 
 
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"shards": 11}, {"shards": 0}, {"client_dropout": 1.0}])
 def test_what_cannot_be_measured_is_refused(wrong):
     with pytest.raises(ConfigError):
-        leak(**({"clients": 10, "shards": 5, "schedule": Fixed(), "rounds": 3} | wrong))
+        forecast_leak(**({"clients": 10, "shards": 5, "schedule": Fixed(), "rounds": 3} | wrong))

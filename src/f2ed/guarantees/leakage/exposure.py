@@ -2,8 +2,8 @@
 
 Every opened sum is a linear equation in the clients' updates, as far as these stay the same. Clients that were always
 opened together are one unknown, which splits when a sum takes some of them and leaves others. What has no sum in common
-is solved apart. So fixed shards cost nearly nothing, and a new deal each round about n³ operations in all: after some
-n/p deals everything is known, and further rounds are free.
+is solved separately. So fixed shards cost nearly nothing, and resharding each round about n³ operations in all: after
+some n/p assignments everything is known, and further rounds are free.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 
 from f2ed.guarantees.leakage.rowspace import RowSpace
 
-__all__ = ["Exposure", "Meter", "Sums", "exposure"]
+__all__ = ["Exposure", "LeakMeter", "Sums", "exposure"]
 
 Sums = Sequence[Collection[int]]
 """The sets of clients whose sums were opened in one round; clients are numbered from 0."""
@@ -24,7 +24,7 @@ _Sum = tuple[int, ...]
 
 @final
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """What rounds of sums determine; rounds are counted from 1 here, as in "after so many rounds"."""
+    """What the sums of several rounds determine; a round number means "after so many rounds", so it counts from 1."""
 
     clients: int
     ranks: tuple[int, ...]
@@ -53,8 +53,8 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exposure(clients: int, rounds: Iterable[Sums]) -> Exposure:
-    """Work out exactly which clients the sums of these rounds determine, and since when."""
-    meter = Meter(clients)
+    """Compute exactly which clients the sums of these rounds determine, and since when."""
+    meter = LeakMeter(clients)
     ranks = []
     for sums in rounds:
         meter.observe(sums)
@@ -63,8 +63,8 @@ def exposure(clients: int, rounds: Iterable[Sums]) -> Exposure:
 
 
 @final
-class Meter:
-    """Takes in one round after another. With 10,000 clients dealt anew each round it needs about 1 GiB."""
+class LeakMeter:
+    """Takes in one round after another. With 10,000 clients resharded each round it needs about 1 GiB."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
@@ -153,14 +153,14 @@ class _Part:
 
     @property
     def settled(self) -> bool:
-        """Whether every group is determined, so that only a split could tell more."""
+        """Whether every group is determined, so that only a split could reveal more."""
         return self.space.rank == self.space.columns
 
     def sizes(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         return np.fromiter(map(len, self.groups), np.int64, len(self.groups))
 
     def take(self, sums: list[_Sum]) -> bool:
-        """Take in sums; say whether they may have told anything."""
+        """Take in sums; return whether they may have revealed anything."""
         where: dict[int, list[int]] = {}
         for place, some in enumerate(sums):
             for client in some:
