@@ -28,7 +28,9 @@ def forecast(experiment: Experiment) -> ScheduleLeak | None:
 
 
 @cache
-def _forecast(clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: MaskedMode) -> ScheduleLeak:
+def _forecast(
+    clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: MaskedMode
+) -> ScheduleLeak:
     """Compute the forecast once: the runs of a grid mostly differ in other settings."""
     return forecast_leak(
         clients=clients, shards=shards, schedule=schedule, rounds=rounds, client_dropout=client_dropout, mode=mode
@@ -52,4 +54,6 @@ def unopened(rows: OpenedRows, assignment: Assignment) -> Unopened:
     """Return what a round did not open."""
     if rows.audit is None:
         return Unopened()
-    return Unopened.of(assignment, {each.shard: each.survivors for each in rows.audit.shards if each.shard in rows.shards})
+    return Unopened.of(
+        assignment, {each.shard: each.survivors for each in rows.audit.shards if each.shard in rows.shards}
+    )

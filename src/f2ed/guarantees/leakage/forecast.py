@@ -10,7 +10,7 @@ guess reaches, 1 for full recovery. With fixed shards it never exceeds 1/√s.
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
-from typing import Literal, final
+from typing import final
 
 import msgspec
 import numpy as np
