@@ -17,11 +17,11 @@ MOST = 24
 """Files of ours in one ride."""
 SEAMS = {
     "simulation": {
-        ("protocol/aggregation/round.py", "simulation/transport.py"),
+        ("protocol/aggregation/conversation.py", "simulation/transport.py"),
         ("protocol/secagg/member.py", "simulation/transport.py"),
     },
     "flower": {
-        ("protocol/aggregation/round.py", "flower/transport.py"),
+        ("protocol/aggregation/conversation.py", "flower/transport.py"),
         ("protocol/secagg/member.py", "flower/client_mod.py"),
     },
 }
