@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import f2ed
 from f2ed.report import write_page
 
@@ -35,7 +37,15 @@ myst_heading_anchors = 3
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_extra_path = ["_build/extra"]
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"f2ed {release}"
+
+
+def setup(app: Sphinx) -> None:
+    """Shorten the signatures of the reference."""
+    app.connect("autodoc-process-signature", api_reference.process_signature)

@@ -122,6 +122,41 @@ def _comment(name: str, value: object) -> list[str]:
     return [f"One of {', '.join(f'`{each}`' for each in names)}." if isinstance(value, UnionType) else ""]
 
 
+def process_signature(*event: object) -> tuple[str | None, str | None]:
+    """Shorten a signature, as a handler of Sphinx's `autodoc-process-signature`."""
+    signature, returned = event[-2:]
+    return _shortened(signature), _shortened(returned)
+
+
+def _shortened(text: object) -> str | None:
+    """Write types as in the source: aliases by their names, and without what msgspec checks."""
+    if not isinstance(text, str):
+        return None
+    text = re.sub(r"(?:typing\.)?Annotated\[(.+?), (?:msgspec\.)?Meta\([^)]*\)\]", r"\1", text)
+    text = re.sub(r" \| (?:~?msgspec\.)?UnsetType = UNSET", " = UNSET", text)
+    text = re.sub(r"~?(?:numpy\.)?ndarray\[.*?dtype\[~?(?:numpy\.)?(\w+)\]\]", r"NDArray[\1]", text)
+    for alias, every in _ALIASES.items():
+        text = re.sub(every, alias, text)
+    return text
+
+
+def _union(union: UnionType) -> str:
+    """Return a pattern for a union as autodoc writes it."""
+    return r" \| ".join(rf"~?(?:f2ed\.[\w.]+\.)?{each.__name__}" for each in get_args(union))
+
+
+_ALIASES = {
+    name: _union(getattr(module, name))
+    for module, name in (
+        (import_module("f2ed.estimators"), "AnyEstimator"),
+        (import_module("f2ed.attacks"), "AnyAttack"),
+        (import_module("f2ed.learning"), "AnyDataset"),
+        (import_module("f2ed.learning"), "AnyModel"),
+        (import_module("f2ed.learning"), "AnyPartition"),
+    )
+}
+
+
 def _kind(value: object) -> str:
     if inspect.isclass(value):
         return "class"
