@@ -166,6 +166,28 @@ def test_settings_may_be_values():
     assert settled.estimator == FilterL2(contamination=0.2)
 
 
+@pytest.mark.parametrize("attack", [each for each in get_args(AnyAttack) if each.aliases], ids=str)
+def test_an_alias_stands_for_the_kind(attack):
+    for alias in attack.aliases:
+        assert type(experiment(SMALL | {"attack": alias}).attack) is attack
+        assert type(experiment(SMALL | {"attack": {"kind": alias}}).attack) is attack
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ({"attack": "trimmed-mean-attac"}, r"attack\.kind: there is no .*; did you mean trimmed-mean-attack\?"),
+        ({"attack": "mrra"}, r"did you mean model-replacement \(mra\)\?"),
+        ({"estimator": {"kind": "nnm", "inner": "krumm"}}, r"estimator\.inner\.kind: .* did you mean krum\?"),
+        ({"attack": "xyzzy"}, r"attack\.kind: there is no 'xyzzy'; choose from krum-attack, "),
+        ({"clinets": 3}, r"clinets: there is no such setting; did you mean clients\?"),
+    ],
+)
+def test_an_unknown_name_gets_a_hint_with_the_nearest(setting, hint):
+    with pytest.raises(ConfigError, match=hint):
+        experiment(SMALL | setting)
+
+
 def test_a_state_becomes_bytes_and_back_and_the_run_continues_unchanged():
     simulation = Simulation(experiment(SMALL | {"client_momentum": 0.9, "estimator": "centered-clipping"}), workers=1)
     state, _ = simulation.step(simulation.start())

@@ -1,7 +1,7 @@
-"""The settings of one run, and how what a person writes becomes them.
+"""The settings of one run, and how they are read from an experiment file or from keywords.
 
-A person may write `"krum"` for `{kind = "krum"}` and leave out what follows from the rest: an estimator that needs an
-`epsilon` gets m/p, the share of shards that the malicious clients spoil if each sits in its own.
+A name such as `"krum"` stands for `{kind = "krum"}`, and settings that follow from others may be left out: an estimator
+that needs a `contamination` gets m/p, the share of contaminated shards if every malicious client is in its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,9 +24,9 @@ from f2ed.protocol.dp import Noise
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
-from f2ed.simulation.config_errors import complaint
+from f2ed.simulation.config_errors import aliases, explain
 
-__all__ = ["PLUGINS", "Experiment", "experiment", "try_out"]
+__all__ = ["PLUGINS", "Experiment", "experiment"]
 
 Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, lt=1)]
@@ -39,7 +39,7 @@ PLUGINS: dict[str, Any] = {
     "estimator": AnyEstimator,
     "schedule": Schedule,
 }
-"""The settings that name something out of a registry, and that registry."""
+"""The settings that name a plug-in, and the registry of each."""
 
 
 @final
@@ -51,13 +51,13 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     model: AnyModel = Mlp()
     training: Training = Training()
     client_momentum: Share | None = None
-    """The beta of client momentum: what clients send is averaged over the rounds."""
+    """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
     malicious: Annotated[int, Meta(ge=0)] = 0
-    """How many are feared; they attack if there is an attack, and train honestly if not."""
+    """The number of malicious clients; without an attack they train honestly."""
     attack: AnyAttack | None = None
     attack_from: Annotated[int, Meta(ge=0)] = 0
-    """The round, counted from 0, in which they begin to attack; until then they train honestly."""
+    """The first round of the attack, counted from 0; until then malicious clients train honestly."""
     estimator: AnyEstimator
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
@@ -65,85 +65,83 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rounds: Count
     seed: int = 0
     secure: bool = True
-    """False adds the same integers in the clear: the same results, sooner."""
+    """False sums the same integers in the clear: the same results in less time, and no secrecy."""
     protocol: Protocol = Protocol()
     clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
-    """The largest magnitude of a coordinate that can be sent. Honest updates rarely come near 1; attackers may."""
+    """Each coordinate is clipped to this magnitude. Honest updates rarely come near 1; attackers may."""
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)] | None = None
-    """The longest update that can be sent; none by default."""
+    """Updates with a larger L2 norm are scaled down to it; no limit by default."""
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
-    """Of an encoded coordinate; 20 bits of clip 1 are steps of 2 millionths, rounded without bias."""
+    """Bits per encoded coordinate; 20 bits at clip_value 1 are steps of 2e-6, rounded without bias."""
     client_dropout: Share = 0.0
-    """The chance of each client to fall silent in a round."""
+    """The probability that a client drops out of a round."""
     dp: Noise | None = None
     """Noise for differential privacy; it needs shards and a `clip_norm`. A number stands for its `noise_multiplier`."""
 
     @property
     def sharded(self) -> bool:
-        """Whether the estimator sees means of shards."""
+        """Whether the estimator sees shard means."""
         return self.shards not in ("none", self.clients)
 
     @property
     def rows(self) -> int:
-        """How many rows the estimator sees if all is well."""
+        """The number of rows that the estimator sees if every shard opens."""
         return self.clients if self.shards == "none" else self.shards
 
     @property
     def crowd(self) -> int:
-        """The members of the smallest shard."""
+        """The size of the smallest shard."""
         return self.schedule.fewest(self.clients, self.rows)
 
     @property
     def shard_mode(self) -> MaskedMode:
-        """How the smallest shard is kept secret; in the clear the same shards open as if it were."""
+        """The secure-aggregation mode of the smallest shard; in the clear, the mode that decides which shards open."""
         return self.protocol.mode_for(self.crowd)
 
     @property
     def mode(self) -> Mode | Literal["none"]:
-        """How updates are kept secret: not at all without shards, nor where the sums are made in the clear."""
+        """How updates are protected: "none" without shards, "clear" where sums are made without masks."""
         if not self.sharded:
             return "none"
         return self.shard_mode if self.secure else Clear.mode
 
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
-    """Return the settings as they were meant, or raise `ConfigError` with the path of what is wrong."""
+    """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
     given = {name: _plain(value, name) for name, value in settings.items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
     estimator = given["estimator"]
-    # The rest is read first, since epsilon and k follow from it.
+    # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
     outline = _with_k(given | {"estimator": {"kind": "mean"}})
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
-    return msgspec.structs.replace(outline, estimator=_settled(estimator, outline))
-
-
-def try_out(estimator: Estimator, rows: int) -> None:
-    """Let the estimator work on a few numbers; it raises `ConfigError` if it cannot serve so many rows."""
-    estimator(stream(0, "try out").standard_normal((rows, 4)), tensors=(4,), rng=stream(0, "lots"))
+    return msgspec.structs.replace(outline, estimator=_completed(estimator, outline))
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Turn structs into tables, and names into tables with a kind."""
+    """Turn structs into tables, and names into tables with a kind; aliases become the kinds they stand for."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
     if name in {"attack", "dp"} and value == "none":
         return None
     if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
         return {"noise_multiplier": value}
-    if name not in PLUGINS and name != "inner":
+    registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
+    if registry is None:
         return value
     if isinstance(value, str):
         value = {"kind": value}
     if isinstance(value, Mapping):
         value = {key: _plain(inner, key) if key == "inner" else inner for key, inner in value.items()}
+        if isinstance(kind := value.get("kind"), str):
+            value["kind"] = aliases(registry).get(kind, kind)
         if name == "schedule" and "kind" in value:
             value["type"] = value.pop("kind")
     return value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:
-    """Read everything but the estimator; `k = "auto"` becomes what the leak meter finds safe for these rounds."""
+    """Read everything but the estimator; the leak meter replaces `k = "auto"` by what is safe for these rounds."""
     schedule = given.get("schedule")
     if not (isinstance(schedule, dict) and schedule.get("k") == "auto"):
         return _convert(given)
@@ -167,10 +165,10 @@ def _convert(given: dict[str, Any]) -> Experiment:
     try:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
-        raise ConfigError(complaint(str(error), given, Experiment)) from None
+        raise ConfigError(explain(str(error), given, Experiment)) from None
 
 
-def _settled(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
+def _completed(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
     """Fill in the contamination where it is left out: the worst case, or the most that the rule tolerates if less."""
     rows = outline.rows
     if not any(_left_out(table, rows)):
@@ -186,7 +184,7 @@ def _settled(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
             refusal = error
         else:
             return estimator
-    raise refusal or ConfigError(f"estimator: no rule works on {rows} rows")
+    raise refusal or ConfigError(f"estimator: found {rows} rows; at least 1 is needed")
 
 
 def _estimator(table: dict[str, Any]) -> AnyEstimator:
@@ -195,13 +193,14 @@ def _estimator(table: dict[str, Any]) -> AnyEstimator:
     except msgspec.ValidationError as error:
         given = {"estimator": table}
         text = str(error).replace("`$", "`$.estimator") if "`$" in str(error) else f"{error} - at `$.estimator`"
-        raise ConfigError(complaint(text, given, Experiment)) from None
+        raise ConfigError(explain(text, given, Experiment)) from None
 
 
 @cache
 def _check_rows(estimator: Estimator, rows: int) -> None:
+    """Try the estimator on a few numbers; refuse it if it does not work with this many rows."""
     try:
-        try_out(estimator, rows)
+        estimator(stream(0, "try out").standard_normal((rows, 4)), tensors=(4,), rng=stream(0, "lots"))
     except ConfigError as error:
         raise ConfigError(f"estimator: {error}") from None
 

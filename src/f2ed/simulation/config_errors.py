@@ -1,4 +1,4 @@
-"""What is wrong with settings, said so that a person can put it right: where, what was found, what would do."""
+"""Errors in settings, worded for the person who wrote them: where, what was found, what is accepted."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,14 +8,14 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-__all__ = ["complaint"]
+__all__ = ["aliases", "explain"]
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.?([\w-]+|\[\d*\.*\])")
 
 
-def complaint(message: str, given: Mapping[str, Any], wanted: type) -> str:
-    """Rewrite msgspec's message for settings of a type: the path as in the file, and what would be right."""
+def explain(message: str, given: Mapping[str, Any], wanted: type) -> str:
+    """Rewrite msgspec's message for settings of a type: the path as in the file, and what is accepted there."""
     found = _PATH.match(message)
     what, path = (found["what"], found["path"] or "$") if found else (message, "$")
     steps = _STEP.findall(path[1:])
@@ -23,14 +23,21 @@ def complaint(message: str, given: Mapping[str, Any], wanted: type) -> str:
     place = ".".join(steps).replace(".[", "[")
     if unknown := re.search(r"unknown field `(.+)`", what):
         place = f"{place}.{unknown[1]}" if place else unknown[1]
-        return f"{place}: there is no such setting; {_instead(unknown[1], _fields(here))}"
+        return f"{place}: there is no such setting; {_hint(unknown[1], _fields(here))}"
     if steps and steps[-1] in {"kind", "type"} and "Invalid value" in what:
-        return f"{place}: there is no {value!r}; {_instead(str(value), _tags(_types(wanted, steps[:-1], {})))}"
+        registry = list(_types(wanted, steps[:-1], {}))
+        return f"{place}: there is no {value!r}; {_hint(str(value), _kinds(registry), aliases(registry))}"
     if missing := re.search(r"missing required field `(.+)`", what):
         place = f"{place}.{missing[1]}" if place else missing[1]
         return f"{place} is missing; state it"
     shown = "" if value is _ABSENT or isinstance(value, Mapping) else f" (found {value!r})"
     return f"{place}: {what[:1].lower()}{what[1:]}{shown}" if place else f"{what}{shown}"
+
+
+def aliases(registry: Any) -> dict[str, str]:
+    """Return the aliases that the plug-ins of a union, or of a list of classes, declare, and the kind of each."""
+    plugins = registry if isinstance(registry, list) else list(_structs(registry))
+    return {alias: plugin.__struct_config__.tag for plugin in plugins for alias in getattr(plugin, "aliases", ())}
 
 
 _ABSENT = object()
@@ -74,11 +81,16 @@ def _fields(structs: list[Any]) -> list[str]:
     return list(dict.fromkeys(name for struct in structs for name in struct.__struct_encode_fields__))
 
 
-def _tags(structs: Iterator[Any]) -> list[str]:
+def _kinds(structs: list[Any]) -> list[str]:
     return [struct.__struct_config__.tag for struct in structs if struct.__struct_config__.tag]
 
 
-def _instead(found: str, right: list[str]) -> str:
-    near = get_close_matches(found, right, 1)
-    choices = ", ".join(right) or "none"
-    return f"did you mean {near[0]}? (there are: {choices})" if near else f"there are: {choices}"
+def _hint(found: str, names: list[str], short: Mapping[str, str] | None = None) -> str:
+    """Return the nearest name, of the names themselves or of their aliases, and all names."""
+    short = short or {}
+    choices = f"choose from {', '.join(names)}" if names else "nothing can be set here"
+    near = get_close_matches(found, [*names, *short], 1)
+    if not near:
+        return choices
+    nearest = f"{short[near[0]]} ({near[0]})" if near[0] in short else near[0]
+    return f"did you mean {nearest}? ({choices})"

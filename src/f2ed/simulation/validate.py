@@ -1,4 +1,4 @@
-"""Refuse what cannot work before anything starts; every message begins with the setting to change."""
+"""Refuse settings that cannot work before anything starts; every message begins with the setting to change."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,41 +18,43 @@ __all__ = ["check", "check_data", "encoding", "run_noise_cost"]
 
 Result = TypeVar("Result")
 
-_LEAST_CROWD = 3
+_MIN_CROWD = 3
 
 
 def encoding(experiment: Experiment) -> Encoding:
-    """Return how updates become integers."""
+    """Return how updates are encoded as integers."""
     if experiment.clip_norm is None:
         return Encoding(experiment.clip_value, bits=experiment.bits)
     return Encoding(experiment.clip_value, experiment.clip_norm, experiment.bits)
 
 
 def check(experiment: Experiment) -> None:
-    """Look at the numbers alone: they must describe a federation that the protocol can serve."""
+    """Check the numbers alone: they must describe a federation that the protocol supports."""
     clients, malicious = experiment.clients, experiment.malicious
     if malicious >= clients:
-        raise ConfigError(f"malicious: {malicious} of {clients} clients; state from 0 to {clients - 1}")
+        raise ConfigError(f"malicious: found {malicious} of {clients} clients; state a number from 0 to {clients - 1}")
     if experiment.attack is not None and not malicious:
-        raise ConfigError('attack: nobody is there to attack; state malicious = 1 or more, or attack = "none"')
+        raise ConfigError('attack: there are no malicious clients; state malicious = 1 or more, or attack = "none"')
     if experiment.attack is not None and experiment.attack_from >= experiment.rounds:
         raise ConfigError(
-            f"attack_from: the attack would begin in round {experiment.attack_from}, and the last round is "
-            f"{experiment.rounds - 1}; let it begin sooner, or take more rounds"
+            f"attack_from: the attack would begin in round {experiment.attack_from}, but the last round is "
+            f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
     if experiment.rows > clients:
-        raise ConfigError(f"shards: {experiment.rows} shards for {clients} clients; use at most {clients // 3}")
+        raise ConfigError(
+            f"shards: found {experiment.rows} shards for {clients} clients; use at most {clients // _MIN_CROWD}"
+        )
     if experiment.dp is not None and not experiment.sharded:
-        raise ConfigError("dp: noise is shared by the members of a shard, and there are none; state shards")
+        raise ConfigError("dp: noise is shared by the members of a shard, but there are no shards; state shards")
     if experiment.dp is not None and experiment.clip_norm is None:
         raise ConfigError("dp: noise without an L2 clip; state clip_norm, about the norm of an honest update")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
-    if experiment.secure and crowd < _LEAST_CROWD:
+    if experiment.secure and crowd < _MIN_CROWD:
         raise ConfigError(
-            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, and an update is hidden "
-            f"among at least {_LEAST_CROWD}; use at most {clients // _LEAST_CROWD} shards, "
+            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, but an update must be "
+            f"hidden in a crowd of at least {_MIN_CROWD}; use at most {clients // _MIN_CROWD} shards, "
             f'or secure = false, or shards = "none"'
         )
     _check_protocol(experiment)
@@ -61,7 +63,7 @@ def check(experiment: Experiment) -> None:
 
 def _check_protocol(experiment: Experiment) -> None:
     roster = dict.fromkeys(range(experiment.clients), b"")
-    plan = experiment.schedule.assign(roster, shards=experiment.rows, epoch=0, seed=b"")
+    assignment = experiment.schedule.assign(roster, shards=experiment.rows, epoch=0, seed=b"")
     try:
         task = Task(
             job="check",
@@ -73,7 +75,7 @@ def _check_protocol(experiment: Experiment) -> None:
             protocol=experiment.protocol,
             secure=experiment.secure,
         )
-        for terms in shard_terms(plan, task):
+        for terms in shard_terms(assignment, task):
             check_terms(terms)
     except ConfigError as error:
         raise ConfigError(f"protocol: {error}") from None
@@ -97,7 +99,7 @@ def run_noise_cost(experiment: Experiment, coordinates: int) -> NoiseCost:
 
 
 def check_data(experiment: Experiment, data: Data) -> Partition:
-    """Look at what depends on the data: the deal of samples, the model's shape and the attack's goal."""
+    """Check what depends on the data: the partition, the model's shape and the attack's goal."""
     partition = _about(
         "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
     )
@@ -111,8 +113,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
     return partition
 
 
-def _about(setting: str, look: Callable[[], Result]) -> Result:
+def _about(setting: str, compute: Callable[[], Result]) -> Result:
     try:
-        return look()
+        return compute()
     except ConfigError as error:
         raise ConfigError(f"{setting}: {error}") from None
