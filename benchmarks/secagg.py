@@ -452,7 +452,7 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
             spent[0] += perf_counter() - start
             yield client, answer.reply
 
-    plan = assign_shards(roster, shards=n // s, epoch=0, seed=b"benchmark", smallest=s)
+    plan = assign_shards(roster, shards=n // s, epoch=0, seed=b"benchmark", min_size=s)
     task = Task(
         job="benchmark",
         round=0,

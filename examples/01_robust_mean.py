@@ -11,15 +11,15 @@ import f2ed
 def main() -> None:
     rng = np.random.default_rng(0)
     honest = rng.normal(1.0, 0.5, (90, 50_000))
-    # The malicious rows agree with each other, and each of their coordinates looks harmless by itself.
+    # The malicious rows agree with each other, and each of their coordinates is unremarkable by itself.
     malicious = np.full((10, 50_000), 0.5)
     updates = np.concatenate([honest, malicious])
 
-    for rule in (f2ed.Mean(), f2ed.Median(), f2ed.Krum(contamination=0.1), f2ed.FilterL2(contamination=0.1)):
-        estimate = rule(updates)
+    for estimator in (f2ed.Mean(), f2ed.Median(), f2ed.Krum(contamination=0.1), f2ed.FilterL2(contamination=0.1)):
+        estimate = estimator(updates)
         error = np.linalg.norm(estimate.mean - honest.mean(0))
-        believed = "" if estimate.weights is None else f", weight on malicious rows {estimate.weights[90:].sum():.1%}"
-        print(f"{type(rule).__name__:>9}: off by {error:6.2f}{believed}")
+        weight = "" if estimate.weights is None else f", weight on malicious rows {estimate.weights[90:].sum():.1%}"
+        print(f"{type(estimator).__name__:>9}: off by {error:6.2f}{weight}")
 
     estimate = f2ed.FilterL2(contamination=0.1)(updates)
     print(f"The filter removed {int((estimate.weights == 0).sum())} rows and stopped because {estimate.stopped}.")

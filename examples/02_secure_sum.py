@@ -1,7 +1,7 @@
-"""Secure aggregation without a network: 12 clients in 4 shards, and a server that sees the means of shards alone.
+"""Secure aggregation without a network: 12 clients in 4 shards, and a server that sees only the shard means.
 
 Every client holds a private key and everyone's public keys. The server sends bytes to clients and gets bytes back;
-here that is a function call, in a deployment it is a network. What the server holds in the end are the four means.
+here that is a function call, in a deployment it is a network. In the end the server holds four means.
 
 Run it: python examples/02_secure_sum.py
 """
@@ -55,18 +55,18 @@ def main() -> None:
         uploads[:] = replies.values()
         return replies
 
-    plan = f2ed.assign_shards(roster, shards=4, epoch=0, seed=b"a public seed that nobody chose")
+    assignment = f2ed.assign_shards(roster, shards=4, epoch=0, seed=b"a public seed that nobody chose")
     task = f2ed.Task(
         job="example", round=0, model=model, coordinates=1000, encoding=f2ed.Encoding(clip_value=4.0), roster=roster
     )
-    estimate, audit = f2ed.robust_secure_mean(exchange, plan, f2ed.FilterL2(contamination=0.25), task)
+    estimate, audit = f2ed.robust_secure_mean(exchange, assignment, f2ed.FilterL2(contamination=0.25), task)
 
     honest = np.mean([update for number, update in updates.items() if number != 5], axis=0)
     plain = np.mean(list(updates.values()), axis=0)
     spread = np.std(np.frombuffer(uploads[0][-4000:], np.int32)) / 2**31
     print(audit.summary())
     print(f"An upload looks random: its words spread over {spread:.0%} of their range (uniform: 58%).")
-    print(f"Weights of the shards: {np.round(estimate.weights, 2)}; the malicious client is in {plan.shard_of(5)}.")
+    print(f"Weights of the shards: {np.round(estimate.weights, 2)}; the malicious client is in {assignment.shard_of(5)}.")
     print(f"The plain mean is off by {np.linalg.norm(plain - honest):.2f}, ", end="")
     print(f"the robust one by {np.linalg.norm(estimate.mean - honest):.2f}.")
 

@@ -25,7 +25,7 @@ def test_the_filter_errs_least_of_the_robust_means():
 
 def test_the_server_of_the_secure_sum_sees_means_and_believes_the_honest():
     output = shown("02_secure_sum.py")
-    assert "hidden among at least 3 clients" in output
+    assert "hidden in a crowd of at least 3" in output
     plain = float(re.search(r"plain mean is off by (\d+\.\d+)", output)[1])
     robust = float(re.search(r"robust one by (\d+\.\d+)", output)[1])
     assert plain > 2 * robust

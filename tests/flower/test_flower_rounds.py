@@ -408,7 +408,7 @@ def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_ro
     roster = with_schedule(tmp_path, roster, EveryRound(), 2)
     leader = server(roster)
     leader.start(grid, model(), num_rounds=12)
-    assert "determine all 6 clients one by one" in caplog.text
+    assert "determine all 6 clients individually" in caplog.text
     true, last = what_deals_give_away(roster, 12), leader.reports[-1]
     assert tuple(each.equations for each in leader.reports) == true.ranks
     assert (last.exposed, last.exposed_since) == (true.exposed, true.first)

@@ -77,13 +77,13 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def plan(self, round_: int) -> Assignment:
         """Deal for a round's epoch; every party reaches the same deal."""
         return self.schedule.assign(
-            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, smallest=max(1, self.min_crowd)
+            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, min_size=max(1, self.min_crowd)
         )
 
     @property
     def fewest(self) -> int:
         """The members of the smallest shard."""
-        return self.schedule.fewest(len(self.clients), self.shards)
+        return self.schedule.min_shard_size(len(self.clients), self.shards)
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
         """Return the members of a client's shard."""

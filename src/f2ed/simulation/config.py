@@ -91,7 +91,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def crowd(self) -> int:
         """The size of the smallest shard."""
-        return self.schedule.fewest(self.clients, self.rows)
+        return self.schedule.min_shard_size(self.clients, self.rows)
 
     @property
     def shard_mode(self) -> MaskedMode:

@@ -87,12 +87,12 @@ def task_for(exchange, **changes):
     return Task(**(settings | changes))
 
 
-def plan_for(exchange, shards):
+def assignment_for(exchange, shards):
     return assign_shards(exchange.roster, shards=shards, epoch=0, seed=b"public")
 
 
-def plain_means(exchange, plan, shards):
-    return np.array([np.mean([exchange.updates[i] for i in plan.shards[k]], axis=0) for k in shards])
+def plain_means(exchange, assignment, shards):
+    return np.array([np.mean([exchange.updates[i] for i in assignment.shards[k]], axis=0) for k in shards])
 
 
 def mean_of_means(means):
@@ -103,10 +103,10 @@ def mean_of_means(means):
 @pytest.mark.parametrize("lazy", [True, False])
 def test_every_shard_gives_its_mean(mode, lazy):
     exchange = InMemory(14, lazy=lazy)
-    plan = plan_for(exchange, 4)
-    means, audit = shard_means(exchange, plan, task_for(exchange, protocol=Protocol(mode=mode)))
+    assignment = assignment_for(exchange, 4)
+    means, audit = shard_means(exchange, assignment, task_for(exchange, protocol=Protocol(mode=mode)))
     assert audit.opened == (0, 1, 2, 3)
-    assert means == pytest.approx(plain_means(exchange, plan, range(4)), abs=1e-5)
+    assert means == pytest.approx(plain_means(exchange, assignment, range(4)), abs=1e-5)
     assert exchange.calls == (2 if mode == "all-or-nothing" else 5)
 
 
@@ -115,9 +115,9 @@ def test_every_shard_gives_its_mean(mode, lazy):
 def test_masked_equals_plain_to_the_bit(mode, packed):
     encoding = Encoding(clip_value=0.3, clip_norm=1.5, packed=packed)
     secured, cleared = InMemory(12), InMemory(12, clear=True)
-    plan = plan_for(secured, 3)
-    masked = shard_means(secured, plan, task_for(secured, encoding=encoding, protocol=Protocol(mode=mode)))
-    plain = shard_means(cleared, plan, task_for(cleared, encoding=encoding, secure=False))
+    assignment = assignment_for(secured, 3)
+    masked = shard_means(secured, assignment, task_for(secured, encoding=encoding, protocol=Protocol(mode=mode)))
+    plain = shard_means(cleared, assignment, task_for(cleared, encoding=encoding, secure=False))
     assert masked.means.tobytes() == plain.means.tobytes()
     assert [(s.clipped, s.shortened) for s in masked.audit.shards] == [
         (s.clipped, s.shortened) for s in plain.audit.shards
@@ -134,24 +134,24 @@ def test_masked_equals_plain_with_the_same_drop_outs(gone, step, seed):
     cleared = InMemory(15, 8, clear=True, drop=lambda call, i: i in gone)  # noqa: ARG005
     for i in range(15):
         secured.updates[i] = cleared.updates[i] = rng.normal(0, 0.3, 8)
-    plan = plan_for(secured, 3)
-    masked = shard_means(secured, plan, task_for(secured, protocol=Protocol(mode="dropout-tolerant")))
-    plain = shard_means(cleared, plan, task_for(cleared, secure=False))
+    assignment = assignment_for(secured, 3)
+    masked = shard_means(secured, assignment, task_for(secured, protocol=Protocol(mode="dropout-tolerant")))
+    plain = shard_means(cleared, assignment, task_for(cleared, secure=False))
     rows = dict(zip(plain.audit.opened, plain.means, strict=True))
     for k, row in zip(masked.audit.opened, masked.means, strict=True):
         assert row.tobytes() == rows[k].tobytes()
     for k in masked.audit.missing:
-        assert len(set(plan.shards[k]) - gone) < 3
+        assert len(set(assignment.shards[k]) - gone) < 3
 
 
 def test_a_missing_shard_is_reported_with_its_reason_and_the_others_go_on():
     exchange = InMemory(12)
-    plan = plan_for(exchange, 3)
-    victim = plan.shards[1][0]
+    assignment = assignment_for(exchange, 3)
+    victim = assignment.shards[1][0]
     exchange.drop = lambda _, i: i == victim
-    means, audit = shard_means(exchange, plan, task_for(exchange))
+    means, audit = shard_means(exchange, assignment, task_for(exchange))
     assert audit.opened == (0, 2)
-    assert means == pytest.approx(plain_means(exchange, plan, (0, 2)), abs=1e-5)
+    assert means == pytest.approx(plain_means(exchange, assignment, (0, 2)), abs=1e-5)
     assert f"client {victim}" in audit.missing[1]
     assert audit.shards[1].dropped == {victim: "key: no reply"}
     assert audit.shards[1].survivors == ()
@@ -160,19 +160,19 @@ def test_a_missing_shard_is_reported_with_its_reason_and_the_others_go_on():
 @pytest.mark.parametrize("junk", [b"", b"\xc1", bytes(100), b"\x92\xa6upload\xc4\x00"])
 def test_garbage_from_one_client_costs_its_shard_at_most(junk):
     exchange = InMemory(12)
-    plan = plan_for(exchange, 3)
-    liar = plan.shards[0][1]
+    assignment = assignment_for(exchange, 3)
+    liar = assignment.shards[0][1]
     honest = exchange.reply
     exchange.reply = lambda i, asked: junk if i == liar else honest(i, asked)
-    _, audit = shard_means(exchange, plan, task_for(exchange))
+    _, audit = shard_means(exchange, assignment, task_for(exchange))
     assert audit.opened == (1, 2)
     assert set(audit.shards[0].dropped) == {liar}
 
 
 def test_an_upload_of_random_words_is_caught_after_unmasking():
     exchange = InMemory(12)
-    plan = plan_for(exchange, 3)
-    liar = plan.shards[2][1]
+    assignment = assignment_for(exchange, 3)
+    liar = assignment.shards[2][1]
     honest = exchange.reply
 
     def reply(client, request):
@@ -183,23 +183,23 @@ def test_an_upload_of_random_words_is_caught_after_unmasking():
         return answer
 
     exchange.reply = reply
-    _, audit = shard_means(exchange, plan, task_for(exchange))
+    _, audit = shard_means(exchange, assignment, task_for(exchange))
     assert audit.opened == (0, 1)
     assert "reach at most" in audit.missing[2]
 
 
 def test_a_client_with_another_model_closes_its_own_shard_alone():
     exchange = InMemory(12)
-    plan = plan_for(exchange, 3)
-    exchange.models[plan.shards[0][0]] = hashlib.sha256(b"made for one victim").digest()
-    _, audit = shard_means(exchange, plan, task_for(exchange))
+    assignment = assignment_for(exchange, 3)
+    exchange.models[assignment.shards[0][0]] = hashlib.sha256(b"made for one victim").digest()
+    _, audit = shard_means(exchange, assignment, task_for(exchange))
     assert audit.opened == (1, 2)
-    assert "another context" in audit.shards[0].dropped[plan.shards[0][0]]
+    assert "another context" in audit.shards[0].dropped[assignment.shards[0][0]]
 
 
 def test_nobody_may_answer_for_another_step_or_another_client():
     exchange = InMemory(6)
-    plan = plan_for(exchange, 2)
+    assignment = assignment_for(exchange, 2)
     call = exchange.__call__
 
     def noisy(requests):
@@ -208,49 +208,52 @@ def test_nobody_may_answer_for_another_step_or_another_client():
             yield client, b"once more"
             yield 999, b"a stranger"
 
-    means, audit = shard_means(noisy, plan, task_for(exchange))
+    means, audit = shard_means(noisy, assignment, task_for(exchange))
     assert audit.opened == (0, 1)
-    assert means == pytest.approx(plain_means(exchange, plan, (0, 1)), abs=1e-5)
+    assert means == pytest.approx(plain_means(exchange, assignment, (0, 1)), abs=1e-5)
 
 
 def test_keys_are_agreed_once_per_epoch():
     exchange, keys = InMemory(8), {}
-    plan = plan_for(exchange, 2)
+    assignment = assignment_for(exchange, 2)
     for number, calls in ((0, 2), (1, 3), (2, 4)):
-        _, audit = shard_means(exchange, plan, task_for(exchange, round=number), keys=keys)
+        _, audit = shard_means(exchange, assignment, task_for(exchange, round=number), keys=keys)
         assert audit.opened == (0, 1)
         assert exchange.calls == calls
-    _, audit = shard_means(exchange, plan, task_for(exchange, round=3, epoch=1), keys=keys)
+    _, audit = shard_means(exchange, assignment, task_for(exchange, round=3, epoch=1), keys=keys)
     assert (exchange.calls, audit.opened) == (6, (0, 1))
     assert {epoch for epoch, _ in keys} == {1}
 
 
 def test_after_a_failure_the_members_are_asked_for_their_keys_again():
     exchange, keys = InMemory(8), {}
-    plan = plan_for(exchange, 2)
-    shard_means(exchange, plan, task_for(exchange), keys=keys)
-    lost = plan.shards[0][2]
+    assignment = assignment_for(exchange, 2)
+    shard_means(exchange, assignment, task_for(exchange), keys=keys)
+    lost = assignment.shards[0][2]
     exchange.states[lost] = b""
-    _, audit = shard_means(exchange, plan, task_for(exchange, round=1), keys=keys)
+    _, audit = shard_means(exchange, assignment, task_for(exchange, round=1), keys=keys)
     assert "no key was made" in audit.shards[0].dropped[lost]
-    _, audit = shard_means(exchange, plan, task_for(exchange, round=2), keys=keys)
+    _, audit = shard_means(exchange, assignment, task_for(exchange, round=2), keys=keys)
     assert audit.opened == (0, 1)
 
 
 def test_the_same_round_twice_opens_nothing():
     exchange = InMemory(8)
-    plan = plan_for(exchange, 2)
-    shard_means(exchange, plan, task_for(exchange))
+    assignment = assignment_for(exchange, 2)
+    shard_means(exchange, assignment, task_for(exchange))
     with pytest.raises(PeerError, match=r"none of 2 shards opened; shard 0: .* uploaded nothing usable"):
-        robust_secure_mean(exchange, plan, mean_of_means, task_for(exchange))
+        robust_secure_mean(exchange, assignment, mean_of_means, task_for(exchange))
 
 
 def test_any_estimator_runs_over_the_shard_means():
     exchange = InMemory(15)
-    plan = plan_for(exchange, 5)
-    exchange.updates[plan.shards[3][0]] = np.full(50, 40.0, np.float32)
+    assignment = assignment_for(exchange, 5)
+    exchange.updates[assignment.shards[3][0]] = np.full(50, 40.0, np.float32)
     median, audit = robust_secure_mean(
-        exchange, plan, lambda means: np.median(means, axis=0), task_for(exchange, encoding=Encoding(clip_value=50.0))
+        exchange,
+        assignment,
+        lambda means: np.median(means, axis=0),
+        task_for(exchange, encoding=Encoding(clip_value=50.0)),
     )
     assert np.abs(median).max() < 0.5
     assert audit.opened == (0, 1, 2, 3, 4)
@@ -259,12 +262,12 @@ def test_any_estimator_runs_over_the_shard_means():
 def test_the_estimators_weights_belong_to_the_shards_that_opened():
     """One shard stays closed and another is poisoned: the filter's verdict is about the rows that `opened` names."""
     exchange = InMemory(72, 8)
-    plan = plan_for(exchange, 24)
+    assignment = assignment_for(exchange, 24)
     closed, poisoned = 3, 7
-    exchange.updates[plan.shards[poisoned][0]] = np.full(8, 40.0, np.float32)
-    exchange.drop = lambda _, i: i == plan.shards[closed][1]
+    exchange.updates[assignment.shards[poisoned][0]] = np.full(8, 40.0, np.float32)
+    exchange.drop = lambda _, i: i == assignment.shards[closed][1]
     estimate, audit = robust_secure_mean(
-        exchange, plan, FilterL2(contamination=0.05), task_for(exchange, encoding=Encoding(clip_value=50.0))
+        exchange, assignment, FilterL2(contamination=0.05), task_for(exchange, encoding=Encoding(clip_value=50.0))
     )
     assert audit.opened == tuple(k for k in range(24) if k != closed)
     assert estimate.weights[audit.opened.index(poisoned)] == estimate.weights.min() < estimate.weights.max()
@@ -273,10 +276,10 @@ def test_the_estimators_weights_belong_to_the_shards_that_opened():
 
 def test_public_weights_weigh_the_mean_of_the_survivors():
     exchange = InMemory(8)
-    plan = plan_for(exchange, 2)
+    assignment = assignment_for(exchange, 2)
     weights = {i: 1 + i % 4 for i in range(8)}
-    means, _ = shard_means(exchange, plan, task_for(exchange, weights=weights, weight_cap=4))
-    for row, members in zip(means, plan.shards, strict=True):
+    means, _ = shard_means(exchange, assignment, task_for(exchange, weights=weights, weight_cap=4))
+    for row, members in zip(means, assignment.shards, strict=True):
         wanted = np.average([exchange.updates[i] for i in members], axis=0, weights=[weights[i] for i in members])
         assert row == pytest.approx(wanted, abs=1e-5)
 
@@ -285,20 +288,20 @@ def test_a_weight_above_the_cap_is_refused_before_anybody_is_asked():
     exchange = InMemory(8)
     task = task_for(exchange, weights=dict.fromkeys(range(8), 3), weight_cap=2)
     with pytest.raises(ConfigError, match="a weight of 3 above the cap of 2"):
-        shard_means(exchange, plan_for(exchange, 2), task)
+        shard_means(exchange, assignment_for(exchange, 2), task)
     assert exchange.calls == 0
 
 
 def test_a_shard_too_small_to_hide_in_is_refused_before_anybody_is_asked():
     exchange = InMemory(8)
     with pytest.raises(ConfigError, match="sums of 2 may be opened among 2 members"):
-        shard_means(exchange, plan_for(exchange, 4), task_for(exchange))
+        shard_means(exchange, assignment_for(exchange, 4), task_for(exchange))
     assert exchange.calls == 0
 
 
 def test_clients_refuse_to_upload_in_the_clear_unless_they_agreed():
     exchange = InMemory(8)
-    _, audit = shard_means(exchange, plan_for(exchange, 2), task_for(exchange, secure=False))
+    _, audit = shard_means(exchange, assignment_for(exchange, 2), task_for(exchange, secure=False))
     assert audit.opened == ()
     assert all("in the clear" in reason for shard in audit.shards for reason in shard.dropped.values())
 
@@ -306,17 +309,17 @@ def test_clients_refuse_to_upload_in_the_clear_unless_they_agreed():
 @pytest.mark.parametrize(("size", "mode"), [(10, "all-or-nothing"), (11, "dropout-tolerant")])
 def test_the_mode_follows_the_size_of_the_shard(size, mode):
     exchange = InMemory(size)
-    (terms,) = shard_terms(plan_for(exchange, 1), task_for(exchange))
+    (terms,) = shard_terms(assignment_for(exchange, 1), task_for(exchange))
     assert terms.mode == mode
 
 
 def test_settings_of_the_protocol_reach_the_terms():
     exchange = InMemory(12)
     protocol = Protocol(mode="dropout-tolerant", colluders=2, threshold=9, min_crowd=10, consistent=False)
-    (terms,) = shard_terms(plan_for(exchange, 1), task_for(exchange, protocol=protocol))
+    (terms,) = shard_terms(assignment_for(exchange, 1), task_for(exchange, protocol=protocol))
     assert (terms.threshold, terms.min_crowd, terms.colluders, terms.consistent) == (9, 10, 2, False)
     raised = shard_terms(
-        plan_for(exchange, 1), task_for(exchange, protocol=Protocol(mode="dropout-tolerant", threshold=9))
+        assignment_for(exchange, 1), task_for(exchange, protocol=Protocol(mode="dropout-tolerant", threshold=9))
     )
     assert raised[0].min_crowd == 9
 
@@ -327,30 +330,30 @@ def test_min_crowd_is_a_minimum_in_shards_of_different_sizes():
     protocol = Protocol(mode="dropout-tolerant", min_crowd=6)
     crowds = {
         len(each.members): each.min_crowd
-        for each in shard_terms(plan_for(exchange, 2), task_for(exchange, protocol=protocol))
+        for each in shard_terms(assignment_for(exchange, 2), task_for(exchange, protocol=protocol))
     }
     assert crowds == {11: 6, 12: 7}
-    _, audit = shard_means(exchange, plan_for(exchange, 2), task_for(exchange, protocol=protocol))
+    _, audit = shard_means(exchange, assignment_for(exchange, 2), task_for(exchange, protocol=protocol))
     assert audit.opened == (0, 1)
 
 
 def test_the_audit_counts_bytes_and_becomes_a_line():
     exchange = InMemory(8, 1000)
-    plan = plan_for(exchange, 2)
-    _, audit = shard_means(exchange, plan, task_for(exchange))
+    assignment = assignment_for(exchange, 2)
+    _, audit = shard_means(exchange, assignment, task_for(exchange))
     for shard in audit.shards:
         assert 4 * 4000 < shard.bytes_up < 4 * 4000 + 4 * 250
         assert 0 < shard.bytes_down < 4 * 2000
     assert audit.crowd == 4
     assert audit.summary() == (
-        "round 0: 2 of 2 shards opened, 0 dropped; every opened update hidden among at least 4 clients"
+        "round 0: 2 of 2 shards opened, 0 dropped; every opened update hidden in a crowd of at least 4"
     )
     assert msgspec.json.decode(msgspec.json.encode(audit), type=Audit) == audit
 
 
 def test_an_audit_in_the_clear_says_so():
     exchange = InMemory(8, clear=True)
-    _, audit = shard_means(exchange, plan_for(exchange, 4), task_for(exchange, secure=False))
+    _, audit = shard_means(exchange, assignment_for(exchange, 4), task_for(exchange, secure=False))
     assert audit.crowd == 1
     assert "the server saw every update" in audit.summary()
 
@@ -358,11 +361,11 @@ def test_an_audit_in_the_clear_says_so():
 def test_an_independent_shard_waits_for_no_other():
     """Shard 0 hears nothing before all others are done; in lockstep it would hold them up at every step."""
     exchange = InMemory(12)
-    plan = plan_for(exchange, 3)
+    assignment = assignment_for(exchange, 3)
     lock, others_done, open_calls = Lock(), Event(), {1, 2}
 
     def slow(requests):
-        shard = plan.shard_of(next(iter(requests)))
+        shard = assignment.shard_of(next(iter(requests)))
         if shard == 0:
             assert others_done.wait(timeout=60)
         with lock:
@@ -373,9 +376,9 @@ def test_an_independent_shard_waits_for_no_other():
                 others_done.set()
         return replies
 
-    means, audit = shard_means(slow, plan, task_for(exchange), independent=True)
+    means, audit = shard_means(slow, assignment, task_for(exchange), independent=True)
     assert audit.opened == (0, 1, 2)
-    assert means == pytest.approx(plain_means(exchange, plan, range(3)), abs=1e-5)
+    assert means == pytest.approx(plain_means(exchange, assignment, range(3)), abs=1e-5)
 
 
 def test_memory_grows_with_the_shards_and_not_with_the_clients():
@@ -384,10 +387,10 @@ def test_memory_grows_with_the_shards_and_not_with_the_clients():
     exchange = InMemory(60, 1, clear=True)
     update = np.zeros(coordinates, np.float32)
     exchange.updates = dict.fromkeys(range(60), update)
-    plan, task = plan_for(exchange, 3), task_for(exchange, secure=False, coordinates=coordinates)
+    assignment, task = assignment_for(exchange, 3), task_for(exchange, secure=False, coordinates=coordinates)
     tracemalloc.start()
     try:
-        _, audit = shard_means(exchange, plan, task)
+        _, audit = shard_means(exchange, assignment, task)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -404,28 +407,28 @@ NOISY = Encoding(clip_value=1.0, clip_norm=2.0, bits=16)
 def test_with_noise_masked_equals_plain_to_the_bit(mode, colluders):
     protocol = Protocol(mode=mode, colluders=colluders)
     secured, cleared = InMemory(15), InMemory(15, clear=True)
-    plan = plan_for(secured, 3)
+    assignment = assignment_for(secured, 3)
     changes = {"encoding": NOISY, "noise": 1.5, "protocol": protocol}
-    masked = shard_means(secured, plan, task_for(secured, **changes))
-    plain = shard_means(cleared, plan, task_for(cleared, secure=False, **changes))
+    masked = shard_means(secured, assignment, task_for(secured, **changes))
+    plain = shard_means(cleared, assignment, task_for(cleared, secure=False, **changes))
     assert len(masked.means) == 3
     assert masked.means.tobytes() == plain.means.tobytes()
 
 
 @pytest.mark.parametrize(("mode", "carriers"), [("all-or-nothing", 5), ("dropout-tolerant", 3)])
-def test_noise_is_shared_by_the_fewest_who_may_be_opened(mode, carriers):
+def test_noise_is_shared_by_the_smallest_sum_that_may_be_opened(mode, carriers):
     exchange = InMemory(15)
     task = task_for(exchange, encoding=NOISY, noise=1.5, protocol=Protocol(mode=mode))
-    for terms in shard_terms(plan_for(exchange, 3), task):
+    for terms in shard_terms(assignment_for(exchange, 3), task):
         assert (terms.noise, terms.carriers) == (1.5, carriers)
 
 
 @pytest.mark.parametrize(("gone", "honest"), [((), 5), ((0,), 4), ((0, 1), 3)])
-def test_drop_outs_leave_no_less_noise_than_was_stated(gone, honest):
+def test_dropouts_leave_no_less_noise_than_was_stated(gone, honest):
     exchange = InMemory(5, 40_000, drop=lambda call, i: call >= 3 and i in gone)
     exchange.updates = dict.fromkeys(exchange.updates, np.zeros(40_000, np.float32))
     task = task_for(exchange, encoding=NOISY, noise=1.5, protocol=Protocol(mode="dropout-tolerant"))
-    means, audit = shard_means(exchange, plan_for(exchange, 1), task)
+    means, audit = shard_means(exchange, assignment_for(exchange, 1), task)
     stated = 1.5 * NOISY.sensitivity(40_000) * NOISY.unit
     assert means[0].std() * honest == pytest.approx(stated * (honest / 3) ** 0.5, rel=0.015)
     assert audit.shards[0].privacy_cost == pytest.approx(1 / (2 * 1.5**2) * 3 / honest, rel=1e-6)
@@ -435,32 +438,34 @@ def test_noise_of_colluders_does_not_count():
     exchange = InMemory(5)
     protocol = Protocol(mode="all-or-nothing", colluders=2)
     _, audit = shard_means(
-        exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, protocol=protocol)
+        exchange, assignment_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, protocol=protocol)
     )
     assert audit.shards[0].privacy_cost == pytest.approx(0.5)
 
 
 def test_a_closed_shard_costs_nobody_anything():
     exchange = InMemory(8, drop=lambda call, i: i == 0)  # noqa: ARG005
-    plan = plan_for(exchange, 2)
-    _, audit = shard_means(exchange, plan, task_for(exchange, encoding=NOISY, noise=1.0))
-    closed = plan.shard_of(0)
+    assignment = assignment_for(exchange, 2)
+    _, audit = shard_means(exchange, assignment, task_for(exchange, encoding=NOISY, noise=1.0))
+    closed = assignment.shard_of(0)
     assert audit.shards[closed].privacy_cost == 0
     assert audit.shards[1 - closed].privacy_cost == pytest.approx(0.5)
 
 
 def test_in_the_clear_an_update_has_its_own_noise_alone():
     exchange = InMemory(4, clear=True)
-    _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, secure=False))
+    _, audit = shard_means(
+        exchange, assignment_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0, secure=False)
+    )
     assert audit.shards[0].privacy_cost == pytest.approx(4 * 0.5)
 
 
-def test_a_sum_that_was_opened_and_not_believed_still_costs():
+def test_a_sum_that_was_opened_and_rejected_still_costs():
     """The server has seen it."""
     exchange = InMemory(4)
     honest = exchange.encoded
     exchange.encoded = lambda client, terms: honest(client, terms) + np.uint32((client == 1) * 2**30)
-    _, audit = shard_means(exchange, plan_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0))
+    _, audit = shard_means(exchange, assignment_for(exchange, 1), task_for(exchange, encoding=NOISY, noise=1.0))
     assert "reach at most" in audit.missing[0]
     assert audit.shards[0].privacy_cost == pytest.approx(0.5)
 

@@ -8,38 +8,38 @@ from f2ed.protocol.sharding import Assignment, assign_shards, roster_hash
 
 SEED = b"public seed"
 ROSTER = {client: b"key of %d" % client for client in [*range(9), 2**63, 2**64 - 1]}
-PLAN = assign_shards(ROSTER, shards=3, epoch=4, seed=SEED)
+ASSIGNED = assign_shards(ROSTER, shards=3, epoch=4, seed=SEED)
 PINNED = ((3, 7, 8, 18446744073709551615), (1, 2, 4, 9223372036854775808), (0, 5, 6))
 PINNED_ROSTER = "31b7184d17cbfc74f3f21038406ff71cde3264f09059d677e37a4e74a9fdc199"
 
 
-def moved(plan: Assignment) -> tuple[tuple[int, ...], ...]:
+def moved(assignment: Assignment) -> tuple[tuple[int, ...], ...]:
     """Exchange one member of the first two shards."""
-    (a, *first), (b, *second), *rest = plan.shards
+    (a, *first), (b, *second), *rest = assignment.shards
     return (tuple(sorted([b, *first])), tuple(sorted([a, *second])), *rest)
 
 
 @given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.data())
-def test_every_client_is_dealt_once_into_shards_of_nearly_one_size(clients, data):
+def test_every_client_is_assigned_once_to_shards_of_nearly_one_size(clients, data):
     shards = data.draw(st.integers(1, len(clients)))
-    plan = assign_shards(dict.fromkeys(clients, b""), shards=shards, epoch=0, seed=SEED)
-    sizes = [len(members) for members in plan.shards]
+    assignment = assign_shards(dict.fromkeys(clients, b""), shards=shards, epoch=0, seed=SEED)
+    sizes = [len(members) for members in assignment.shards]
     assert len(sizes) == shards
     assert max(sizes) - min(sizes) <= 1
-    assert sorted(client for members in plan.shards for client in members) == sorted(clients)
+    assert sorted(client for members in assignment.shards for client in members) == sorted(clients)
 
 
 def test_ids_beyond_63_bits_survive():
-    assert {client for members in PLAN.shards for client in members} == set(ROSTER)
+    assert {client for members in ASSIGNED.shards for client in members} == set(ROSTER)
 
 
-def test_the_deal_is_pinned():
-    assert PLAN.shards == PINNED
-    assert PLAN.roster.hex() == PINNED_ROSTER
+def test_the_assignment_is_pinned():
+    assert ASSIGNED.shards == PINNED
+    assert ASSIGNED.roster.hex() == PINNED_ROSTER
 
 
 def test_the_order_in_which_the_roster_was_written_does_not_matter():
-    assert assign_shards(dict(reversed(ROSTER.items())), shards=3, epoch=4, seed=SEED) == PLAN
+    assert assign_shards(dict(reversed(ROSTER.items())), shards=3, epoch=4, seed=SEED) == ASSIGNED
 
 
 @pytest.mark.parametrize(
@@ -51,32 +51,32 @@ def test_the_order_in_which_the_roster_was_written_does_not_matter():
     ],
     ids=["epoch", "seed", "roster"],
 )
-def test_the_deal_depends_on_the(other):
-    assert other.shards != PLAN.shards
+def test_the_assignment_depends_on_the(other):
+    assert other.shards != ASSIGNED.shards
 
 
 def test_a_client_finds_its_shard():
-    assert all(client in PLAN.shards[PLAN.shard_of(client)] for client in ROSTER)
+    assert all(client in ASSIGNED.shards[ASSIGNED.shard_of(client)] for client in ROSTER)
 
 
 def test_a_stranger_has_no_shard():
     with pytest.raises(ConfigError, match="client 77 is in none of the 3 shards"):
-        PLAN.shard_of(77)
+        ASSIGNED.shard_of(77)
 
 
 def test_a_plan_travels_as_bytes():
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(PLAN), type=Assignment) == PLAN
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(ASSIGNED), type=Assignment) == ASSIGNED
 
 
-def test_a_client_accepts_the_deal_that_it_recomputed():
-    PLAN.verify(ROSTER, shards=3, epoch=4, seed=SEED, smallest=3)
+def test_a_client_accepts_the_assignment_that_it_recomputed():
+    ASSIGNED.verify(ROSTER, shards=3, epoch=4, seed=SEED, min_size=3)
 
 
 @pytest.mark.parametrize(
-    ("plan", "why"),
+    ("assignment", "why"),
     [
-        (msgspec.structs.replace(PLAN, shards=moved(PLAN)), "shard 0 is not the one"),
-        (msgspec.structs.replace(PLAN, shards=PLAN.shards[::-1]), "shard 0 is not the one"),
+        (msgspec.structs.replace(ASSIGNED, shards=moved(ASSIGNED)), "shard 0 is not the one"),
+        (msgspec.structs.replace(ASSIGNED, shards=ASSIGNED.shards[::-1]), "shard 0 is not the one"),
         (assign_shards(ROSTER, shards=3, epoch=5, seed=SEED), "another epoch: 5, and this client holds 4"),
         (assign_shards(ROSTER, shards=3, epoch=4, seed=b"chosen"), "another public seed"),
         (assign_shards(ROSTER, shards=2, epoch=4, seed=SEED), "another number of shards: 2"),
@@ -85,17 +85,17 @@ def test_a_client_accepts_the_deal_that_it_recomputed():
     ],
     ids=["victim among accomplices", "order", "epoch", "seed", "shards", "substituted key", "missing client"],
 )
-def test_a_client_refuses_another(plan, why):
+def test_a_client_refuses_another(assignment, why):
     with pytest.raises(Refusal, match=why):
-        plan.verify(ROSTER, shards=3, epoch=4, seed=SEED)
+        assignment.verify(ROSTER, shards=3, epoch=4, seed=SEED)
 
 
 def test_a_client_refuses_a_shard_too_small_to_hide_in():
     with pytest.raises(Refusal, match="a shard of 3 members, fewer than the 4"):
-        PLAN.verify(ROSTER, shards=3, epoch=4, seed=SEED, smallest=4)
+        ASSIGNED.verify(ROSTER, shards=3, epoch=4, seed=SEED, min_size=4)
 
 
-def test_a_client_refuses_an_empty_plan():
+def test_a_client_refuses_an_empty_assignment():
     with pytest.raises(Refusal, match="a shard of 0 members"):
         Assignment(shards=(), epoch=4, seed=SEED, roster=roster_hash(ROSTER)).verify(
             ROSTER, shards=3, epoch=4, seed=SEED
@@ -103,18 +103,18 @@ def test_a_client_refuses_an_empty_plan():
 
 
 @pytest.mark.parametrize(
-    ("clients", "shards", "smallest", "why"),
+    ("clients", "shards", "min_size", "why"),
     [
         (11, 4, 3, "leave one with 2, fewer than 3; use at most 3 shards"),
         (2, 1, 3, "wait for at least 3 clients"),
-        (5, 0, 1, "0 shards; a plan needs at least 1"),
+        (5, 0, 1, "0 shards; use at least 1"),
         (5, 1, 0, "ask for at least 1"),
         (5, 6, 1, "use at most 5 shards"),
     ],
 )
-def test_a_deal_that_cannot_be_made_is_refused(clients, shards, smallest, why):
+def test_an_assignment_that_cannot_be_made_is_refused(clients, shards, min_size, why):
     with pytest.raises(ConfigError, match=why):
-        assign_shards(dict.fromkeys(range(clients), b""), shards=shards, epoch=0, seed=SEED, smallest=smallest)
+        assign_shards(dict.fromkeys(range(clients), b""), shards=shards, epoch=0, seed=SEED, min_size=min_size)
 
 
 def test_an_id_of_more_than_64_bits_is_refused():
@@ -128,6 +128,8 @@ def test_no_two_rosters_hash_alike_because_their_fields_run_together():
 
 def test_a_victim_meets_each_companion_equally_often_over_epochs():
     roster = dict.fromkeys(range(12), b"")
-    plans = [assign_shards(roster, shards=4, epoch=epoch, seed=SEED) for epoch in range(1100)]
-    met = [sum(other in plan.shards[plan.shard_of(0)] for plan in plans) for other in range(1, 12)]
+    assignments = [assign_shards(roster, shards=4, epoch=epoch, seed=SEED) for epoch in range(1100)]
+    met = [
+        sum(other in assignment.shards[assignment.shard_of(0)] for assignment in assignments) for other in range(1, 12)
+    ]
     assert all(abs(times - 200) < 60 for times in met)  # 1100 · 2/11 each, within 4.7 standard deviations

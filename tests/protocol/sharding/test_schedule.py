@@ -46,35 +46,35 @@ TERMS = {"shards": 3, "epoch": 4, "seed": b"public"}
 
 
 @pytest.mark.parametrize("schedule", [Fixed(), EveryKRounds(k=2), EveryRound()])
-def test_schedules_of_single_clients_deal_as_everyone_does(schedule):
+def test_schedules_of_single_clients_assign_as_assign_shards_does(schedule):
     assert schedule.assign(ROSTER, **TERMS) == assign_shards(ROSTER, **TERMS)
-    assert schedule.fewest(26, 4) == 6
+    assert schedule.min_shard_size(26, 4) == 6
 
 
-def test_a_client_verifies_a_deal_of_batches_by_the_schedule_it_knows():
+def test_a_client_verifies_batches_by_the_schedule_it_knows():
     sent = Batches(4).assign(ROSTER, **TERMS)
-    sent.verify(ROSTER, **TERMS, smallest=8, dealing=Batches(4).assign)
+    sent.verify(ROSTER, **TERMS, min_size=8, assign=Batches(4).assign)
 
 
-@pytest.mark.parametrize("dealing", [None, Batches(2).assign, Fixed().assign])
-def test_a_deal_of_batches_is_refused_by_a_client_that_knows_another_schedule(dealing):
+@pytest.mark.parametrize("assign", [None, Batches(2).assign, Fixed().assign])
+def test_an_assignment_of_batches_is_refused_by_a_client_that_knows_another_schedule(assign):
     with pytest.raises(Refusal, match="is not the one that the roster, the epoch and the seed give"):
-        Batches(4).assign(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=dealing)
+        Batches(4).assign(ROSTER, **TERMS).verify(ROSTER, **TERMS, assign=assign)
 
 
-def test_a_plain_deal_is_refused_by_a_client_that_stays_in_its_batch():
+def test_a_plain_assignment_is_refused_by_a_client_that_stays_in_its_batch():
     with pytest.raises(Refusal, match="somebody chose its members"):
-        assign_shards(ROSTER, **TERMS).verify(ROSTER, **TERMS, dealing=Batches(4).assign)
+        assign_shards(ROSTER, **TERMS).verify(ROSTER, **TERMS, assign=Batches(4).assign)
 
 
-@pytest.mark.parametrize(("clients", "size", "shards", "fewest"), [(100, 2, 25, 4), (100, 3, 25, 3), (26, 4, 3, 8)])
-def test_no_shard_of_batches_has_fewer_members_than_said(clients, size, shards, fewest):
+@pytest.mark.parametrize(("clients", "size", "shards", "smallest"), [(100, 2, 25, 4), (100, 3, 25, 3), (26, 4, 3, 8)])
+def test_no_shard_of_batches_has_fewer_members_than_said(clients, size, shards, smallest):
     schedule, roster = Batches(size), dict.fromkeys(range(clients), b"")
-    plans = [schedule.assign(roster, shards=shards, epoch=epoch, seed=b"") for epoch in range(20)]
-    assert schedule.fewest(clients, shards) == fewest
-    assert min(len(shard) for plan in plans for shard in plan.shards) == fewest
+    assignments = [schedule.assign(roster, shards=shards, epoch=epoch, seed=b"") for epoch in range(20)]
+    assert schedule.min_shard_size(clients, shards) == smallest
+    assert min(len(shard) for assignment in assignments for shard in assignment.shards) == smallest
 
 
 def test_batches_that_leave_a_shard_too_small_are_refused():
     with pytest.raises(ConfigError, match="a shard of 3 members, fewer than 4; use fewer shards"):
-        Batches(3).assign(dict.fromkeys(range(100), b""), shards=25, epoch=0, seed=b"", smallest=4)
+        Batches(3).assign(dict.fromkeys(range(100), b""), shards=25, epoch=0, seed=b"", min_size=4)

@@ -17,14 +17,14 @@ class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     members: tuple[ClientId, ...]
     survivors: tuple[ClientId, ...]
-    """In whose sum the shard was opened; empty if it stayed closed."""
+    """The members whose sum was opened; empty if the shard stayed closed."""
     reason: str | None
     """Why there is no mean, or None if there is one."""
     dropped: dict[ClientId, str]
     clipped: int
-    """Coordinates cut off, over all survivors. With noise nobody counts, here and below: it is always 0."""
+    """Clipped coordinates, over all survivors. With noise neither this nor the next is counted: both are 0."""
     shortened: int
-    """Survivors whose update was shortened to the L2 clip."""
+    """Survivors whose update was scaled down to the clip norm."""
     bytes_up: int
     bytes_down: int
     privacy_cost: float | None = None
@@ -49,12 +49,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> dict[int, str]:
-        """Why each other shard gave none."""
+        """The reasons why the other shards gave none."""
         return {each.shard: each.reason for each in self.shards if each.reason is not None}
 
     @property
     def crowd(self) -> int:
-        """The fewest clients in whose sum a client of this round was hidden; 1 where nothing was hidden."""
+        """The smallest number of clients in an opened sum; 1 where nothing was hidden, 0 where nothing was opened."""
         crowds = [len(each.survivors) for each in self.shards if each.survivors]
         return min(crowds, default=0) if self.secure else 1
 
@@ -68,7 +68,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         if not self.secure:
             secrecy = "in the clear: the server saw every update"
         else:
-            secrecy = f"every opened update hidden among at least {self.crowd} clients"
+            secrecy = f"every opened update hidden in a crowd of at least {self.crowd}"
         dropped = sum(len(each.dropped) for each in self.shards)
         return (
             f"round {self.round}: {len(self.opened)} of {len(self.shards)} shards opened, {dropped} dropped; {secrecy}"

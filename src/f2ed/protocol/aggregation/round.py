@@ -29,7 +29,7 @@ class ShardMeans(NamedTuple):
 
 def robust_secure_mean(
     exchange: Exchange,
-    plan: Assignment,
+    assignment: Assignment,
     estimator: Callable[[Means], Result],
     task: Task,
     *,
@@ -37,20 +37,20 @@ def robust_secure_mean(
     independent: bool = False,
     threads: int = 2,
 ) -> tuple[Result, Audit]:
-    """Return a robust mean of the shard means, and the record of how they came about.
+    """Return a robust mean of the shard means, and the record of the round.
 
     Raises `PeerError` if no shard opened; the rest is as in `shard_means`.
     """
-    means, audit = shard_means(exchange, plan, task, keys=keys, independent=independent, threads=threads)
+    means, audit = shard_means(exchange, assignment, task, keys=keys, independent=independent, threads=threads)
     if not len(means):
         shard, reason = next(iter(audit.missing.items()))
-        raise PeerError(f"none of {len(plan.shards)} shards opened; shard {shard}: {reason}")
+        raise PeerError(f"none of {len(assignment.shards)} shards opened; shard {shard}: {reason}")
     return estimator(means), audit
 
 
 def shard_means(
     exchange: Exchange,
-    plan: Assignment,
+    assignment: Assignment,
     task: Task,
     *,
     keys: EpochKeys | None = None,
@@ -64,9 +64,9 @@ def shard_means(
     one sum.
     """
     book: EpochKeys = {} if keys is None else keys
-    means = np.empty((len(plan.shards), task.coordinates), np.float32)
+    means = np.empty((len(assignment.shards), task.coordinates), np.float32)
     shards = []
-    for index, terms in enumerate(shard_terms(plan, task)):
+    for index, terms in enumerate(shard_terms(assignment, task)):
         known = book.get((terms.epoch, terms.members), ())
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))

@@ -1,4 +1,4 @@
-"""What is asked of the clients in one round, and the terms it comes to in each shard."""
+"""What a round asks of the clients, and the terms that follow for each shard."""
 
 from collections.abc import Mapping
 from typing import final
@@ -63,19 +63,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Everyone's public Ed25519 key."""
     protocol: Protocol = Protocol()
     epoch: int | None = None
-    """Of the keys; by default the plan's. A plan that is never dealt anew should still change its keys."""
+    """Of the keys; by default the assignment's. Fixed shards should still change their keys from time to time."""
     weights: Mapping[ClientId, int] | None = None
     """Public weights, none above the cap; without them all are equal."""
     weight_cap: int = 1
     noise: float = 0.0
-    """Standard deviation of the noise in a shard's sum, as a multiple of the longest encoded update; 0 for none."""
+    """Standard deviation of the noise in a shard's sum, as a multiple of the encoding's sensitivity; 0 for none."""
     secure: bool = True
     """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
 
 
-def shard_terms(plan: Assignment, task: Task) -> tuple[Terms, ...]:
-    """Return what each shard is asked to agree on."""
-    return tuple(_terms(index, members, plan, task) for index, members in enumerate(plan.shards))
+def shard_terms(assignment: Assignment, task: Task) -> tuple[Terms, ...]:
+    """Return the terms that each shard is asked to agree on."""
+    return tuple(_terms(index, members, assignment, task) for index, members in enumerate(assignment.shards))
 
 
 def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
@@ -95,7 +95,7 @@ def opening_cost(terms: Terms, *, coordinates: int, survivors: int) -> float | N
     )
 
 
-def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Task) -> Terms:
+def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, task: Task) -> Terms:
     protocol, encoding = task.protocol, task.encoding
     mode = protocol.mode_for(len(members)) if task.secure else Clear.mode
     threshold, min_crowd = protocol.quorum_for(mode, len(members))
@@ -104,7 +104,7 @@ def _terms(index: int, members: tuple[ClientId, ...], plan: Assignment, task: Ta
     noisy = encoding.noisy(task.noise, coordinates=task.coordinates, carriers=carriers)
     return Terms(
         job=task.job,
-        epoch=plan.epoch if task.epoch is None else task.epoch,
+        epoch=assignment.epoch if task.epoch is None else task.epoch,
         round=task.round,
         shard=index,
         members=members,

@@ -1,4 +1,4 @@
-"""Shards: which clients share one, and when they are assigned again."""
+"""Shards: which clients share one, and when they are resharded."""
 
 from f2ed.protocol.sharding.assignment import Assignment, AssignShards, ClientId, assign_shards, roster_hash
 from f2ed.protocol.sharding.public_seed import combine, commit

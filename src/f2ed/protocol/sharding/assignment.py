@@ -1,6 +1,6 @@
-"""Who shares a shard with whom: a public function of the roster, the epoch and a seed that nobody chose.
+"""Which clients share a shard: a public function of the roster, the epoch and a seed that nobody chose.
 
-Every client recomputes the deal and refuses another, so that no server can put a victim among accomplices.
+Every client recomputes the assignment and refuses any other, so no server can put a victim among accomplices.
 """
 
 import hashlib
@@ -20,24 +20,24 @@ ClientId = int
 
 
 class AssignShards(Protocol):
-    """A way to deal: `deal`, or that of a schedule which keeps some clients together."""
+    """Assigns clients to shards: `assign_shards`, or the `assign` of a schedule that keeps some clients together."""
 
     def __call__(
-        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, min_size: int = 1
     ) -> "Assignment":
-        """Deal the clients of a roster for one epoch."""
+        """Assign the clients of a roster for one epoch."""
         ...
 
 
 @final
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """The deal of one epoch; the members of a shard are in ascending order."""
+    """The shards of one epoch; the members of a shard are in ascending order."""
 
     shards: tuple[tuple[ClientId, ...], ...]
     epoch: int
     seed: bytes
     roster: bytes
-    """SHA-256 of the roster that was dealt; see `roster_hash`."""
+    """SHA-256 of the roster; see `roster_hash`."""
 
     def shard_of(self, client: ClientId) -> int:
         """Return the index of a client's shard."""
@@ -53,17 +53,17 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         shards: int,
         epoch: int,
         seed: bytes,
-        smallest: int = 1,
-        dealing: AssignShards | None = None,
+        min_size: int = 1,
+        assign: AssignShards | None = None,
     ) -> None:
-        """Refuse any deal but the one that follows from what the client knows by itself.
+        """Refuse any assignment but the one that follows from what the client itself knows.
 
-        All arguments must come from the client's own settings, its own clock of rounds and the seed it helped to
-        draw, never from the party that sent the plan. `dealing` is `deal`, or the one of the agreed schedule.
+        All arguments must come from the client's own settings, its own count of rounds and the seed it helped to
+        draw, never from the party that sent the assignment. `assign` is `assign_shards`, or the agreed schedule's.
         """
-        if (fewest := min(map(len, self.shards), default=0)) < smallest:
-            raise Refusal(f"a shard of {fewest} members, fewer than the {smallest} this client will hide among")
-        mine = (dealing or assign_shards)(roster, shards=shards, epoch=epoch, seed=seed)
+        if (smallest := min(map(len, self.shards), default=0)) < min_size:
+            raise Refusal(f"a shard of {smallest} members; this client requires at least {min_size}")
+        mine = (assign or assign_shards)(roster, shards=shards, epoch=epoch, seed=seed)
         for what, found, wanted in (
             ("roster", self.roster.hex(), mine.roster.hex()),
             ("epoch", self.epoch, mine.epoch),
@@ -71,27 +71,27 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
             ("number of shards", len(self.shards), len(mine.shards)),
         ):
             if found != wanted:
-                raise Refusal(f"the plan was dealt from another {what}: {found}, and this client holds {wanted}")
+                raise Refusal(f"the assignment is for another {what}: {found}, and this client has {wanted}")
         if self.shards != mine.shards:
             wrong = next(i for i, (a, b) in enumerate(zip(self.shards, mine.shards, strict=True)) if a != b)
             raise Refusal(
                 f"shard {wrong} is not the one that the roster, the epoch and the seed give; "
-                "somebody chose its members, so this client takes no part"
+                "somebody chose its members, so this client does not take part"
             )
 
 
 def assign_shards(
-    roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+    roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, min_size: int = 1
 ) -> Assignment:
-    """Deal the clients at random into shards whose sizes differ by at most one, the larger ones first.
+    """Assign the clients at random to shards whose sizes differ by at most one, the larger ones first.
 
     The roster gives each client's identity key (empty bytes where a simulation has none). No shard may have
-    fewer than `smallest` members.
+    fewer than `min_size` members.
     """
-    _check_sizes(len(roster), shards, smallest)
+    _check_sizes(len(roster), shards, min_size)
     digest = roster_hash(roster)
     key = fields(b"f2ed deal 1", digest, unsigned(epoch), unsigned(shards), seed)
-    # Deal positions, not ids: Flower's 64-bit ids do not survive a trip through an array.
+    # Shuffle positions, not ids: Flower's 64-bit ids do not survive a trip through an array.
     ids = sorted(roster)
     order = [ids[position] for position in shuffled(len(ids), hashlib.sha256(key).digest())]
     return Assignment(shards=_cut(order, shards), epoch=epoch, seed=seed, roster=digest)
@@ -109,14 +109,14 @@ def _cut(order: list[ClientId], shards: int) -> tuple[tuple[ClientId, ...], ...]
     return tuple(tuple(sorted(order[start:end])) for start, end in zip([0, *ends], ends, strict=False))
 
 
-def _check_sizes(clients: int, shards: int, smallest: int) -> None:
+def _check_sizes(clients: int, shards: int, min_size: int) -> None:
     if shards < 1:
-        raise ConfigError(f"{shards} shards; a plan needs at least 1")
-    if smallest < 1:
-        raise ConfigError(f"a smallest shard of {smallest} members; ask for at least 1")
-    if clients < shards * smallest:
-        most = clients // smallest
-        fix = f"use at most {most} shards" if most else f"wait for at least {smallest} clients"
+        raise ConfigError(f"{shards} shards; use at least 1")
+    if min_size < 1:
+        raise ConfigError(f"a minimum shard size of {min_size}; use at least 1")
+    if clients < shards * min_size:
+        most = clients // min_size
+        fix = f"use at most {most} shards" if most else f"wait for at least {min_size} clients"
         raise ConfigError(
-            f"{clients} clients in {shards} shards leave one with {clients // shards}, fewer than {smallest}; {fix}"
+            f"{clients} clients in {shards} shards leave one with {clients // shards}, fewer than {min_size}; {fix}"
         )

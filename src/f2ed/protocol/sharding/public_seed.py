@@ -1,12 +1,12 @@
-"""The public seed of a deal by commit and reveal: no party chooses it, every party can check it.
+"""The public seed of the assignments by commit and reveal: no party chooses it, every party can check it.
 
 First everyone publishes `commit(share)`, then, once all commitments are there, everyone publishes the share
 itself, and `combine` checks and mixes them. One honest share that is random makes the seed random, with one
-known limit: whoever reveals last sees the seed first and may fall silent. `combine` then refuses and names
-the silent; the drawing is repeated without them, so silence buys one more draw at the price of a place.
+known limit: the party that reveals last sees the seed first and may abort. `combine` then refuses and names the
+missing parties; the drawing is repeated without them, so aborting buys one more draw at the cost of participation.
 
 The context binds a commitment to its job: use the roster's hash and the epoch, and start only after the
-roster is closed, since ids chosen in sight of the seed could be chosen for the deal they lead to.
+roster is closed, since ids chosen in sight of the seed could be chosen for the assignment they lead to.
 """
 
 import hashlib
@@ -43,7 +43,9 @@ def combine(commitments: Mapping[int, bytes], reveals: Mapping[int, bytes], *, c
     if silent := sorted(commitments.keys() - reveals.keys()):
         raise PeerError(f"no seed share from {_some(silent)} after committing to one; draw again without them")
     if uninvited := sorted(reveals.keys() - commitments.keys()):
-        raise PeerError(f"a seed share from {_some(uninvited)} without a commitment; it could be made to measure")
+        raise PeerError(
+            f"a seed share from {_some(uninvited)} without a commitment; it could be chosen to suit the others"
+        )
     for author, share in reveals.items():
         verify(commitments[author], share, author=author, context=context)
     opened = (part for author in sorted(reveals) for part in (unsigned(author), reveals[author]))

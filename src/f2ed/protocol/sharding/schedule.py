@@ -1,8 +1,8 @@
-"""When the clients are dealt anew: which epoch a round belongs to (rounds and epochs count from 0).
+"""When clients are resharded: which epoch a round belongs to (rounds and epochs count from 0).
 
-Each new deal shows the server the same clients in other company, and over many rounds it can solve for the
-single client. Fixed shards show it the same sums again and again, which is why deployments keep them. Between the
-two are batches: clients that always stay together, so that no more than a batch can be solved for.
+Each new assignment shows the server the same clients in other shards, and over many rounds it can solve for single
+clients. Fixed shards show it the same sums in every round, which is why deployments keep them. Batches are in between:
+clients that always share a shard, so that no sum smaller than a batch can be solved for.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class _Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A schedule under which every new deal is of all clients, one by one."""
+class _Individually(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A schedule that assigns each client on its own."""
 
     def assign(
-        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, min_size: int = 1
     ) -> Assignment:
-        """Deal the clients for an epoch."""
-        return assign_shards(roster, shards=shards, epoch=epoch, seed=seed, smallest=smallest)
+        """Assign the clients for an epoch."""
+        return assign_shards(roster, shards=shards, epoch=epoch, seed=seed, min_size=min_size)
 
-    def fewest(self, clients: int, shards: int) -> int:
-        """Return the members of the smallest shard."""
+    def min_shard_size(self, clients: int, shards: int) -> int:
+        """Return the number of members of the smallest shard."""
         return clients // shards
 
 
 @final
-class Fixed(_Whole, frozen=True, tag="fixed"):
-    """One deal for the whole job; the default of a deployment."""
+class Fixed(_Individually, frozen=True, tag="fixed"):
+    """One assignment for the whole job; the default of a deployment."""
 
     def __call__(self, round: int, /) -> int:  # noqa: A002, ARG002  every schedule is called alike
         """Return the epoch of a round, which is 0."""
@@ -42,8 +42,8 @@ class Fixed(_Whole, frozen=True, tag="fixed"):
 
 
 @final
-class EveryKRounds(_Whole, frozen=True, tag="every-k-rounds"):
-    """A new deal every `k` rounds."""
+class EveryKRounds(_Individually, frozen=True, tag="every-k-rounds"):
+    """Reshard every `k` rounds."""
 
     k: Positive
 
@@ -53,8 +53,8 @@ class EveryKRounds(_Whole, frozen=True, tag="every-k-rounds"):
 
 
 @final
-class EveryRound(_Whole, frozen=True, tag="every-round"):
-    """A new deal in every round, as the paper's Algorithm 1 has it; for reproduction."""
+class EveryRound(_Individually, frozen=True, tag="every-round"):
+    """Reshard in every round, as in the paper's Algorithm 1; for reproduction."""
 
     def __call__(self, round: int, /) -> int:  # noqa: A002  the paper's word
         """Return the epoch of a round, which is the round."""
@@ -63,10 +63,10 @@ class EveryRound(_Whole, frozen=True, tag="every-round"):
 
 @final
 class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batches"):
-    """Clients in fixed batches of `size`, and a new deal of whole batches every `k` rounds (So et al., AAAI 2023).
+    """Clients in fixed batches of `size`; whole batches are resharded every `k` rounds (So et al., AAAI 2023).
 
-    Whatever the server adds and subtracts, it finds sums over whole batches: everyone stays hidden among `size`, at
-    any number of rounds. The smaller the batches, the more of a shard changes with a deal.
+    Whatever the server adds and subtracts, it finds sums over whole batches: everyone stays hidden in a crowd of
+    `size`, over any number of rounds. The smaller the batches, the more of a shard changes between epochs.
     """
 
     size: Positive
@@ -77,24 +77,24 @@ class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batc
         return round // self.k
 
     def assign(
-        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, smallest: int = 1
+        self, roster: Mapping[ClientId, bytes], *, shards: int, epoch: int, seed: bytes, min_size: int = 1
     ) -> Assignment:
-        """Deal the clients into batches, the same in every epoch, and the batches into shards, anew in each.
+        """Assign the clients to batches, the same in every epoch, and the batches to the shards of this epoch.
 
         Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
         """
-        batches = self._count(len(roster), shards)
-        together = assign_shards(roster, shards=batches, epoch=0, seed=b"batches" + seed)
-        dealt = assign_shards(dict.fromkeys(range(batches), together.roster), shards=shards, epoch=epoch, seed=seed)
+        count = self._count(len(roster), shards)
+        batches = assign_shards(roster, shards=count, epoch=0, seed=b"batches" + seed)
+        whole = assign_shards(dict.fromkeys(range(count), batches.roster), shards=shards, epoch=epoch, seed=seed)
         members = tuple(
-            tuple(sorted(client for batch in shard for client in together.shards[batch])) for shard in dealt.shards
+            tuple(sorted(client for batch in shard for client in batches.shards[batch])) for shard in whole.shards
         )
-        if (fewest := min(map(len, members))) < smallest:
-            raise ConfigError(f"a shard of {fewest} members, fewer than {smallest}; use fewer shards")
-        return Assignment(shards=members, epoch=epoch, seed=seed, roster=together.roster)
+        if (smallest := min(map(len, members))) < min_size:
+            raise ConfigError(f"a shard of {smallest} members, fewer than {min_size}; use fewer shards")
+        return Assignment(shards=members, epoch=epoch, seed=seed, roster=batches.roster)
 
-    def fewest(self, clients: int, shards: int) -> int:
-        """Return a number of members that no shard falls below."""
+    def min_shard_size(self, clients: int, shards: int) -> int:
+        """Return a lower bound on the number of members of each shard."""
         batches = self._count(clients, shards)
         return batches // shards * (clients // batches)
 

@@ -1,7 +1,7 @@
 """A shuffle that every party can recompute: SHA-256 in counter mode drives Fisher and Yates.
 
 The order depends on the key alone, not on a library's generator or its version, so that a client written in
-another language reaches the same deal.
+another language computes the same assignment.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ _WORD = 2**64
 
 
 def shuffled(count: int, key: bytes) -> list[int]:
-    """Return the positions 0 … count - 1 in the order that the key says; every order is equally likely."""
+    """Return the positions 0 … count - 1 in the order that the key determines; every order is equally likely."""
     words = _words(key)
     order = list(range(count))
     for last in range(count - 1, 0, -1):
