@@ -66,7 +66,9 @@ def main() -> None:
     spread = np.std(np.frombuffer(uploads[0][-4000:], np.int32)) / 2**31
     print(audit.summary())
     print(f"An upload looks random: its words spread over {spread:.0%} of their range (uniform: 58%).")
-    print(f"Weights of the shards: {np.round(estimate.weights, 2)}; the malicious client is in {assignment.shard_of(5)}.")
+    print(
+        f"Weights of the shards: {np.round(estimate.weights, 2)}; the malicious client is in {assignment.shard_of(5)}."
+    )
     print(f"The plain mean is off by {np.linalg.norm(plain - honest):.2f}, ", end="")
     print(f"the robust one by {np.linalg.norm(estimate.mean - honest):.2f}.")
 

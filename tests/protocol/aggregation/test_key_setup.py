@@ -3,7 +3,7 @@
 import pytest
 
 from f2ed.protocol.aggregation import Protocol, key_holders, set_up_keys, shard_means
-from tests.protocol.aggregation.test_aggregation import InMemory, plain_means, assignment_for, task_for
+from tests.protocol.aggregation.test_aggregation import InMemory, assignment_for, plain_means, task_for
 
 
 def test_a_set_up_before_the_round_saves_its_step_and_costs_the_same():
