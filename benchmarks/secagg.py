@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from f2ed.estimators import FilterL2
 from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
-from f2ed.protocol.primitives.crypto import signing_key
+from f2ed.protocol.primitives.crypto import public_key
 from f2ed.protocol.primitives.ring import Ring
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
 from f2ed.protocol.secagg import shamir
@@ -222,7 +222,7 @@ class Shard:
     def __init__(self, mode: str, s: int, update: np.ndarray, *, dropped: int = 0) -> None:
         members = tuple(range(2**63, 2**63 + s))  # ids as long as those of a deployment
         secrets = {client: os.urandom(32) for client in members}
-        roster = {client: signing_key(secret) for client, secret in secrets.items()}
+        roster = {client: public_key(secret) for client, secret in secrets.items()}
         threshold, min_crowd = scheme_of(mode).quorum(s)
         self.terms = Terms(
             job="benchmark",
@@ -437,7 +437,7 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
     """Take a robust secure mean of all shards; beside the server there is one client at a time."""
     update = np.random.default_rng(1).normal(0, 0.02, d).astype(np.float32)
     secrets = {client: os.urandom(32) for client in range(n)}
-    roster = {client: signing_key(secret) for client, secret in secrets.items()}
+    roster = {client: public_key(secret) for client, secret in secrets.items()}
     states = dict.fromkeys(roster, b"")
     spent = [0.0]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import f2ed
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, respond, signing_key
+from f2ed.protocol.secagg import Member, public_key, respond
 
 
 class Client:
@@ -45,7 +45,7 @@ def main() -> None:
     updates[5] += 0.8  # One client is malicious.
 
     keys = {number: os.urandom(32) for number in updates}
-    roster = {number: signing_key(key) for number, key in keys.items()}
+    roster = {number: public_key(key) for number, key in keys.items()}
     clients = {number: Client(number, keys[number], roster, updates[number]) for number in updates}
     model = hashlib.sha256(b"the global model that everyone was given").digest()
     uploads: list[bytes] = []

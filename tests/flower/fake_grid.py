@@ -12,7 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from f2ed.deployment.roster import signed
 from f2ed.flower import Entry, Roster, protect
-from f2ed.protocol.secagg import signing_key
+from f2ed.protocol.secagg import public_key
 
 FIRST_NODE = 2**63 + 5
 """Flower's node ids do not fit into a signed number of 64 bits."""
@@ -148,7 +148,7 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
     for client in range(count):
         key = os.urandom(32)
         write_pair(folder / f"client_{client}.key", key)
-        entries.append(Entry(client, f"client_{client}", signing_key(key)))
+        entries.append(Entry(client, f"client_{client}", public_key(key)))
         settings.append(
             {
                 "f2ed-key": str(folder / f"client_{client}.key"),
@@ -156,7 +156,7 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
                 "f2ed-authority": str(folder / "authority.pub"),
             }
         )
-    draft = Roster(name=name, authority=signing_key(authority), clients=tuple(entries))
+    draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries))
     roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
     from f2ed.deployment.roster import write_roster
 

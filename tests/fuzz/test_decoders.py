@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from f2ed.core.errors import PeerError
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg import Member, Terms, respond, secure_sum, signing_key
+from f2ed.protocol.secagg import Member, Terms, public_key, respond, secure_sum
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, SignedKey, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -157,7 +157,7 @@ def test_a_message_longer_than_any_is_refused_unread():
 
 
 SEED = bytes(32)
-ROSTER = {i: signing_key(bytes([i]) * 32) for i in (1, 2, 3)}
+ROSTER = {i: public_key(bytes([i]) * 32) for i in (1, 2, 3)}
 MEMBER = Member(id=1, signing_key=bytes([1]) * 32, roster=ROSTER, job="fuzz")
 
 
@@ -185,7 +185,7 @@ def test_a_mutated_reply_at_any_step_never_stops_the_server(at, seed):
     """An honest shard of five with one bit of one reply flipped, at any place and step, still has an outcome."""
     rng = stream(seed, "flip")
     ids = (1, 2, 3, 4, 5)
-    roster = {i: signing_key(bytes([i]) * 32) for i in ids}
+    roster = {i: public_key(bytes([i]) * 32) for i in ids}
     members = {i: Member(id=i, signing_key=bytes([i]) * 32, roster=roster, job="fuzz") for i in ids}
     server = secure_sum(
         Terms(

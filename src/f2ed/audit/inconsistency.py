@@ -22,7 +22,7 @@ from f2ed.core.errors import PeerError
 from f2ed.learning import Data, Samples, flatten
 from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Member, Ring, Upload, Words, read_reply, respond, signing_key, write
+from f2ed.protocol.secagg import Member, Ring, Upload, Words, public_key, read_reply, respond, write
 from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import ClientId, assign_shards
 
@@ -79,7 +79,7 @@ class _Players:
 
     def __init__(self, updates: list[NDArray[np.float32]], digests: list[bytes], rng: np.random.Generator) -> None:
         self._keys = [rng.bytes(32) for _ in updates]
-        self.roster: dict[ClientId, bytes] = {client: signing_key(key) for client, key in enumerate(self._keys)}
+        self.roster: dict[ClientId, bytes] = {client: public_key(key) for client, key in enumerate(self._keys)}
         self._states = [b""] * len(updates)
         self._updates, self._digests, self._rng = updates, digests, rng
         self._ring = _ENCODING.ring_for(len(updates))

@@ -23,7 +23,7 @@ from f2ed.deployment.state_store import FileStore, Store
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import MIN_CROWD, Member, signing_key
+from f2ed.protocol.secagg import MIN_CROWD, Member, public_key
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
@@ -98,15 +98,15 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
     authority = _TEST_AUTHORITY
     draft = Roster(
         name="test",
-        authority=signing_key(authority),
-        clients=tuple(Entry(client, f"test-{client}", signing_key(_test_key(client))) for client in range(count)),
+        authority=public_key(authority),
+        clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
     )
     return signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=digest(b"f2ed test deal"))
 
 
 def is_test(roster: Roster) -> bool:
     """Say whether anybody could have signed this roster."""
-    return roster.authority == signing_key(_TEST_AUTHORITY)
+    return roster.authority == public_key(_TEST_AUTHORITY)
 
 
 def roster_from(where: str | Path) -> Roster:
@@ -132,7 +132,7 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
     key = read_private(key_path)
     roster = read_roster(Path(str(settings["f2ed-roster"])))
     check_signature(roster, read_public(Path(str(settings["f2ed-authority"]))))
-    public = signing_key(key)
+    public = public_key(key)
     mine = next((entry for entry in roster.clients if entry.key == public), None)
     if mine is None:
         raise Refusal(

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.core.files import write_atomic
-from f2ed.protocol.primitives.crypto import KEY_BYTES, digest, sign, signing_key, verify
+from f2ed.protocol.primitives.crypto import KEY_BYTES, digest, public_key, sign, verify
 from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule
 
 __all__ = ["Entry", "Roster", "check_signature", "read_roster", "signed", "write_roster"]
@@ -99,7 +99,7 @@ def signed(
     draft: Roster, authority: bytes, *, shards: int, min_crowd: int, schedule: Schedule = _FIXED, seed: bytes
 ) -> Roster:
     """Close the list and sign it. `authority` is the private key; `seed` is 32 fresh bytes of `os.urandom`."""
-    if signing_key(authority) != draft.authority:
+    if public_key(authority) != draft.authority:
         raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
     if len(seed) != KEY_BYTES:
         raise ConfigError(f"a seed of {len(seed)} bytes; draw {KEY_BYTES} from os.urandom")

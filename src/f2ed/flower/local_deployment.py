@@ -21,7 +21,7 @@ from f2ed.deployment.certs import Tls, node_key, server_certificate
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
 from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
-from f2ed.protocol.secagg import signing_key
+from f2ed.protocol.secagg import public_key
 
 __all__ = ["Deployment"]
 
@@ -201,10 +201,10 @@ class Deployment:
         for client in range(self._count):
             seed = os.urandom(32)
             write_pair(self.folder / "nodes" / f"client_{client}.key", seed)
-            entries.append(Entry(client, f"client_{client}", signing_key(seed)))
+            entries.append(Entry(client, f"client_{client}", public_key(seed)))
         for number in (*self._keys, *self._spares):
             node_key(self.folder / "nodes" / f"node_{number}")
-        draft = Roster(name="trial", authority=signing_key(authority), clients=tuple(entries[:nodes]))
+        draft = Roster(name="trial", authority=public_key(authority), clients=tuple(entries[:nodes]))
         roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
         write_roster(self.roster_path, roster)
         return roster

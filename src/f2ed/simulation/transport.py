@@ -17,7 +17,7 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, respond, signing_key
+from f2ed.protocol.secagg import Member, public_key, respond
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["MemoryExchange", "SimulatedClients"]
@@ -32,7 +32,7 @@ class SimulatedClients:
         self, count: int, job: str, *, shard_of: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
     ) -> None:
         keys = {client: os.urandom(32) for client in range(count)}
-        self.roster = {client: signing_key(key) for client, key in keys.items()}
+        self.roster = {client: public_key(key) for client, key in keys.items()}
         self.members = {
             client: Member(
                 id=client,

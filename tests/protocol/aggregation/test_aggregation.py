@@ -24,7 +24,7 @@ from f2ed.protocol.aggregation import (
 )
 from f2ed.protocol.dp import Noise, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Member, respond, signing_key
+from f2ed.protocol.secagg import Member, public_key, respond
 from f2ed.protocol.sharding import assign_shards
 
 MODEL = hashlib.sha256(b"model").digest()
@@ -39,7 +39,7 @@ class InMemory:
 
     def __init__(self, clients, coordinates=50, *, clear=False, drop=lambda call, client: False, lazy=True):  # noqa: ARG005
         self.signing = {i: secret("identity", i) for i in range(clients)}
-        self.roster = {i: signing_key(key) for i, key in self.signing.items()}
+        self.roster = {i: public_key(key) for i, key in self.signing.items()}
         self.members = {
             i: Member(id=i, signing_key=key, roster=self.roster, job="job", clear=clear)
             for i, key in self.signing.items()

@@ -9,10 +9,10 @@ from f2ed.protocol.primitives.crypto import (
     Keystream,
     agreement,
     derive,
-    exchange_key,
+    public_exchange_key,
+    public_key,
     seal,
     sign,
-    signing_key,
     unseal,
     verify,
 )
@@ -46,7 +46,7 @@ def test_x25519_agrees_with_rfc_7748():
 def test_public_keys_agree_with_rfc_7748_after_one_iteration():
     (first, *_) = (each for each in records("asymmetric/X25519/rfc7748.txt") if each["INPUT_SCALAR"].startswith("09"))
     scalar, output = unhex(first, "INPUT_SCALAR", "OUTPUT_U")
-    assert exchange_key(scalar) == output
+    assert public_exchange_key(scalar) == output
 
 
 def test_hkdf_agrees_with_rfc_5869():
@@ -99,7 +99,7 @@ def test_ed25519_agrees_with_the_reference_vectors():
     for secret, public, message, signed, _ in vectors:
         seed, key, text = bytes.fromhex(secret)[:32], bytes.fromhex(public), bytes.fromhex(message)
         signature = bytes.fromhex(signed)[:64]
-        assert signing_key(seed) == key
+        assert public_key(seed) == key
         assert sign(seed, text) == signature
         verify(key, text, signature)
 
@@ -107,7 +107,7 @@ def test_ed25519_agrees_with_the_reference_vectors():
 def test_a_signature_on_another_text_does_not_verify():
     seed = bytes(range(32))
     with pytest.raises(PeerError, match="does not verify"):
-        verify(signing_key(seed), b"one", sign(seed, b"other"))
+        verify(public_key(seed), b"one", sign(seed, b"other"))
 
 
 @pytest.mark.parametrize("low_order", [bytes(32), b"\x01" + bytes(31)])

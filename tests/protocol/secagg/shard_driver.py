@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg import Member, Terms, respond, scheme_of, secure_sum, signing_key
+from f2ed.protocol.secagg import Member, Terms, public_key, respond, scheme_of, secure_sum
 from f2ed.protocol.secagg import state as client_state
 from f2ed.protocol.secagg.schemes import phases
 
@@ -60,7 +60,7 @@ class Shard:
         ids = range(1, size + 1)
         self.seed = seed
         self.signing = {i: secret(seed, "identity", i) for i in ids}
-        self.roster = {i: signing_key(self.signing[i]) for i in ids}
+        self.roster = {i: public_key(self.signing[i]) for i in ids}
         self.terms = make_terms(ids, mode, **changes)
         self.members = {
             i: Member(id=i, signing_key=self.signing[i], roster=self.roster, job="test", **(member or {})) for i in ids

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from f2ed.protocol.primitives.crypto import exchange_key
+from f2ed.protocol.primitives.crypto import public_exchange_key
 from f2ed.protocol.secagg.messages import AskKey, SignedKey, read_reply, write
 from tests.protocol.secagg.adversary import LOW_ORDER, VICTIM, assert_refused, cheat, epoch_signed, lie
 from tests.protocol.secagg.shard_driver import Shard, make_terms, secret
@@ -49,7 +49,7 @@ def forge(shard, ask, client, key):
     return replace(ask, keys=tuple(epoch_signed(shard, client, key) if k.client == client else k for k in ask.keys))
 
 
-OTHER_KEY = exchange_key(secret("the server's own"))
+OTHER_KEY = public_exchange_key(secret("the server's own"))
 EPOCH_LIES = {
     "client 1 comes with a signature that does not verify": lambda _, ask: replace(
         ask, keys=(replace(ask.keys[0], key=OTHER_KEY), *ask.keys[1:])

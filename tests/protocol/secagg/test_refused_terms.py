@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.secagg import Member, signing_key
+from f2ed.protocol.secagg import Member, public_key
 from f2ed.protocol.secagg.client import step as take_step
 from f2ed.protocol.secagg.member import Local
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, read_reply, write
@@ -121,7 +121,7 @@ def test_a_client_refuses_to_upload_in_the_clear():
 
 def test_a_victim_dealt_among_accomplices_refuses():
     """The server deals the victim with members of its choice instead of those of the public deal."""
-    roster = {i: signing_key(secret(0, "identity", i)) for i in range(1, 13)}
+    roster = {i: public_key(secret(0, "identity", i)) for i in range(1, 13)}
     plan = assign_shards(roster, shards=3, epoch=0, seed=b"drawn by all")
     mine = plan.shards[plan.shard_of(VICTIM)]
     member = Member(

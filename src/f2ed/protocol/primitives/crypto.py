@@ -27,11 +27,11 @@ __all__ = [
     "check_exchange_key",
     "derive",
     "digest",
-    "exchange_key",
+    "public_exchange_key",
+    "public_key",
     "same",
     "seal",
     "sign",
-    "signing_key",
     "unseal",
     "verify",
 ]
@@ -59,7 +59,7 @@ def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) 
     return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
 
 
-def exchange_key(private: bytes) -> bytes:
+def public_exchange_key(private: bytes) -> bytes:
     """Return the public X25519 key of a private one."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
@@ -87,7 +87,7 @@ def check_exchange_key(public: bytes) -> None:
     _agree_for_nothing(public)
 
 
-def signing_key(seed: bytes) -> bytes:
+def public_key(seed: bytes) -> bytes:
     """Return the public Ed25519 key of a private one."""
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 

@@ -4,7 +4,7 @@ Drivers bring bytes, entropy and time. A client calls `respond` for each request
 The schemes, the names of their modes and the default choice are in `schemes`.
 """
 
-from f2ed.protocol.primitives.crypto import signing_key
+from f2ed.protocol.primitives.crypto import public_key
 from f2ed.protocol.primitives.ring import Ring, Width, Words
 from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.client import Answer, respond
@@ -38,11 +38,11 @@ __all__ = [
     "Words",
     "check",
     "choose_mode",
+    "public_key",
     "read_reply",
     "read_request",
     "respond",
     "scheme_of",
     "secure_sum",
-    "signing_key",
     "write",
 ]

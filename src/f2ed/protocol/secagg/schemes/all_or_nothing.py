@@ -15,7 +15,7 @@ from f2ed.protocol.primitives.crypto import (
     check_exchange_key,
     derive,
     digest,
-    exchange_key,
+    public_exchange_key,
     sign,
     verify,
 )
@@ -108,7 +108,7 @@ class AllOrNothing(Scheme):
 
 
 def _signed(member: Member, key: EpochKey) -> SignedKey:
-    message = SignedKey(member.id, exchange_key(key.private), bytes(64))
+    message = SignedKey(member.id, public_exchange_key(key.private), bytes(64))
     return msgspec.structs.replace(message, signature=sign(member.signing_key, epoch_key_text(key.context, message)))
 
 
@@ -130,7 +130,7 @@ def _check_keys(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member:
     if len({peer.key for peer in peers}) != len(peers):
         raise Refusal("two members with equal keys: one impersonates the other")
     for peer in peers:
-        if peer.client == member.id and peer.key != exchange_key(key.private):
+        if peer.client == member.id and peer.key != public_exchange_key(key.private):
             raise Refusal("this client's own key was replaced")
         try:
             verify(member.roster[peer.client], epoch_key_text(key.context, peer), peer.signature)

@@ -10,7 +10,7 @@ from f2ed.protocol.primitives.crypto import (
     agreement,
     derive,
     digest,
-    exchange_key,
+    public_exchange_key,
     same,
     seal,
     sign,
@@ -53,8 +53,8 @@ def advertise(request: Invite, state: ClientState, member: Member, local: Local)
     channel, mask, seed = (derive(local.entropy, salt=context, info=name) for name in (b"channel", b"mask", b"seed"))
     message = Advertisement(
         member.id,
-        exchange_key(channel),
-        exchange_key(mask),
+        public_exchange_key(channel),
+        public_exchange_key(mask),
         keys.seed_commitment(context, member.id, seed),
         bytes(64),
     )

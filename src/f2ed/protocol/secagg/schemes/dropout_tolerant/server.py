@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping
 
 from f2ed.core.errors import PeerError
-from f2ed.protocol.primitives.crypto import agreement, check_exchange_key, exchange_key, same, verify
+from f2ed.protocol.primitives.crypto import agreement, check_exchange_key, public_exchange_key, same, verify
 from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.gather import Adder, Replies, Requests, gather, name_some
 from f2ed.protocol.secagg.keys import pair_mask
@@ -167,7 +167,7 @@ class DropoutTolerantServer:
             secret = number.to_bytes(32, "big")
             if alive and same(keys.seed_commitment(self._context, dealer, secret), advertised.commitment):
                 return secret
-            if not alive and same(exchange_key(secret), advertised.mask):
+            if not alive and same(public_exchange_key(secret), advertised.mask):
                 return secret
         raise PeerError(f"the secret of client {dealer} cannot be rebuilt: the shares that it sent are inconsistent")
 
