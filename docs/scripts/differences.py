@@ -67,7 +67,7 @@ def _own_mistake(logs: Iterable[RunLog]) -> str:
 
 def _few_labels(ends: Sequence[Panel], results: Path) -> str:
     theirs, mean, small = (
-        ended(ends, "mnist", "KA (released)", arm) for arm in (THEIRS, "Mean", f"{OURS} (epsilon 0.1)")
+        ended(ends, "mnist", "KA (released)", arm) for arm in (THEIRS, "Mean", f"{OURS} (contamination 0.1)")
     )
     calm, calm_mean = (ended(ends, "mnist", "none", arm) for arm in (OURS, "Mean"))
     replaced, replaced_theirs = (ended(ends, "mnist", "MRA (shard)", arm) for arm in (OURS, THEIRS))

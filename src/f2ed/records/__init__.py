@@ -1,6 +1,6 @@
 """One format for the records of simulations and deployments, its reader, and the sentences about it."""
 
-from f2ed.records.reader import holds_records, read, read_all, read_folder, unpacked
+from f2ed.records.reader import experiment_name, holds_records, locate, read, read_all, read_folder, unpacked
 from f2ed.records.schema import (
     FORMAT,
     LeakForecast,
@@ -27,8 +27,10 @@ __all__ = [
     "RunHeader",
     "RunLog",
     "Seconds",
+    "experiment_name",
     "holds_records",
     "line",
+    "locate",
     "read",
     "read_all",
     "read_folder",

@@ -44,7 +44,7 @@ _LABELS = {
     "neighbouring-labels": "neighboring-classes",
     "normalised": "normalized",
     "epsilon": "contamination",
-    "three labels each": "three classes each",
+    "privacy": "dp",
 }
 _NOISE = re.compile(r"noise of (\S+) in each coordinate, (\S+) in all where an update has at most (\S+);")
 _NO_STEP = "no step: "

@@ -19,7 +19,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.records.migration import migrate_header, migrate_round
 from f2ed.records.schema import Record, RoundRecord, RunHeader, RunLog
 
-__all__ = ["SUFFIXES", "holds_records", "read", "read_all", "read_folder", "unpacked"]
+__all__ = ["SUFFIXES", "experiment_name", "holds_records", "locate", "read", "read_all", "read_folder", "unpacked"]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 
@@ -30,6 +30,20 @@ _BEGINNING = 60
 def holds_records(path: Path) -> bool:
     """Return whether a file has the name of a file of records, compressed or not."""
     return path.name.endswith(SUFFIXES)
+
+
+def experiment_name(path: Path) -> str:
+    """Return the name of a file of records or of a folder, without what says how it is packed."""
+    suffix = next((each for each in reversed(SUFFIXES) if path.name.endswith(each)), "")
+    return path.name.removesuffix(suffix)
+
+
+def locate(path: Path) -> Path:
+    """Return the path, or the archive of that name: `results/fig1_iid` stands for `results/fig1_iid.jsonl.xz`."""
+    if path.exists():
+        return path
+    beside = (path.with_name(path.name + suffix) for suffix in SUFFIXES)
+    return next((file for file in beside if file.is_file()), path)
 
 
 def unpacked(path: Path) -> bytes:
@@ -53,6 +67,7 @@ def read(path: Path) -> RunLog:
 
 def read_all(path: Path) -> list[RunLog]:
     """Read every run of a file, an archive or a folder, in order; raise `ConfigError` for anything else."""
+    path = locate(path)
     if path.is_dir():
         return [log for file in sorted(path.iterdir()) if holds_records(file) for log in read_all(file)]
     try:

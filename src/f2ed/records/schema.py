@@ -25,6 +25,7 @@ __all__ = [
     "Seconds",
     "Source",
     "line",
+    "lines",
     "settings_digest",
 ]
 
@@ -288,6 +289,11 @@ class RunLog(NamedTuple):
 def line(record: Record) -> bytes:
     """Return the record as one line."""
     return msgspec.json.encode(record) + b"\n"
+
+
+def lines(log: RunLog) -> bytes:
+    """Return a run as the lines of its file."""
+    return line(log.header) + b"".join(map(line, log.rounds))
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
