@@ -9,7 +9,7 @@ from f2ed.experiments import Cell, expand, read
 from f2ed.experiments.reproduction.comparison import OURS, number
 from f2ed.experiments.reproduction.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.reproduction.paper import released, stated
-from f2ed.records import RunLog, read_folder
+from f2ed.records import RunLog, locate, read_all
 
 _EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FASHION, RESNET = "fashion-mnist", "DBA ResNet18"
@@ -34,7 +34,7 @@ def _cells(experiment: str, *parts: str) -> list[Cell]:
 @cache
 def logs_of(folder: Path) -> list[RunLog]:
     """Return what was run into a folder; nothing where there is none."""
-    return read_folder(folder) if folder.is_dir() else []
+    return read_all(folder) if locate(folder).exists() else []
 
 
 def by_rule(experiment: str, part: str, results: Path) -> dict[str, Measured]:

@@ -5,18 +5,18 @@ from typing import get_args
 
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
+from f2ed.records.intake import RecordedRun
 from f2ed.records.text import privacy as remarks_on_privacy
 from f2ed.report.arms import arms
 from f2ed.report.colors import COLOURS, DASHES, Look, apart, look
 from f2ed.report.crowd import privacy
 from f2ed.report.labels import ATTACKS, ESTIMATORS
-from f2ed.report.reading import Run
 from tests.report.report_runs import header, record
 
 
 def run(**settings):
     head = header(**settings)
-    return Run(head.name, head, (record(head, 0),))
+    return RecordedRun(head.name, head, (record(head, 0),))
 
 
 def tags(union):
@@ -49,7 +49,7 @@ def test_the_round_in_which_an_attack_begins_is_a_setting_and_in_older_records_i
 
 def test_the_privacy_table_tells_the_epsilon_of_who_lost_most():
     noisy = header(dp={"noise_multiplier": 0.1, "delta": 1e-5})
-    told = Run("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))
+    told = RecordedRun("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))
     assert [row["epsilon"] for row in privacy(arms([run(), told]))] == ["9.5", "∞: no noise"]
 
 
@@ -88,7 +88,7 @@ def test_a_kind_is_not_asked_for_settings_of_another_kind():
 
 
 def test_an_older_header_without_settings_is_still_an_arm():
-    (arm,) = arms([Run("old", header(settings={}), ())])
+    (arm,) = arms([RecordedRun("old", header(settings={}), ())])
     assert (arm.attack, arm.estimator) == ("an attack", "unknown")
 
 
@@ -132,7 +132,7 @@ def test_the_verdict_tells_epsilon_and_whether_it_is_a_promise():
         head = header(dp=noise)
         (remark,) = [
             each
-            for each in remarks_on_privacy([run(), Run("noisy", head, (record(head, 0, epsilon=told),))])
+            for each in remarks_on_privacy([run(), RecordedRun("noisy", head, (record(head, 0, epsilon=told),))])
             if each.about == "Differential privacy"
         ]
         assert remark.level == wanted

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from f2ed.core.errors import ConfigError, MissingExtra
+from f2ed.records.reader import read_runs
 from f2ed.report.colors import look
 from f2ed.report.export import write_csv, write_parquet, write_tensorboard
 from f2ed.report.figures import write_figures
-from f2ed.report.reading import read_runs
 from tests.report.report_runs import demo, header, save
 
 

@@ -7,9 +7,9 @@ from base64 import b64encode
 import pytest
 
 from f2ed.records import LeakForecast, LeakReading, line
+from f2ed.records.reader import read_runs
 from f2ed.report import write_page
 from f2ed.report.payload import payload
-from f2ed.report.reading import read_runs
 from tests.report.report_runs import demo, header, record, save
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from f2ed.core.errors import ConfigError
 from f2ed.records import line
-from f2ed.report.reading import Intake, read_runs
+from f2ed.records.intake import Intake
+from f2ed.records.reader import read_runs
 from tests.report.report_runs import demo, header, record, save
 
 

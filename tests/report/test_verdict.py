@@ -3,8 +3,8 @@
 import pytest
 
 from f2ed.records import LeakReading
+from f2ed.records.intake import RecordedRun
 from f2ed.report.arms import arms
-from f2ed.report.reading import Run
 from f2ed.report.verdict import judge, verdict
 from tests.report.report_runs import header, record
 
@@ -13,7 +13,7 @@ def run(accuracy=0.9, *, rounds=3, more=None, **settings):
     """Return a run that ends at an accuracy."""
     head = header(rounds=3, **settings)
     numbers = [record(head, number, accuracy=accuracy, success=None, **(more or {})) for number in range(rounds)]
-    return Run(f"{head.name}-{settings}", head, tuple(numbers))
+    return RecordedRun(f"{head.name}-{settings}", head, tuple(numbers))
 
 
 def level(*runs):
@@ -36,13 +36,13 @@ def test_an_attack_is_judged_by_the_accuracy_it_costs(accuracy, wanted):
 @pytest.mark.parametrize(("success", "wanted"), [(0.1, "held"), (0.3, "dented"), (0.5, "broken")])
 def test_a_targeted_attack_is_judged_by_its_success(success, wanted):
     head = header(attack="dba", rounds=3)
-    hit = Run("hit", head, tuple(record(head, number, accuracy=0.9, success=success) for number in range(3)))
+    hit = RecordedRun("hit", head, tuple(record(head, number, accuracy=0.9, success=success) for number in range(3)))
     assert level(run(0.9, attack="none"), hit) == wanted
 
 
 def test_the_worse_of_the_two_counts():
     head = header(attack="dba", rounds=3)
-    hit = Run("hit", head, (record(head, 2, accuracy=0.5, success=0.0),))
+    hit = RecordedRun("hit", head, (record(head, 2, accuracy=0.5, success=0.0),))
     assert level(run(0.9, attack="none"), hit) == "broken"
 
 
@@ -58,7 +58,7 @@ def test_a_baseline_of_other_settings_does_not_count():
 
 def test_a_run_under_way_is_measured_by_where_the_other_was_by_then():
     head = header(attack="none", rounds=3)
-    calm = Run("calm", head, tuple(record(head, n, accuracy=a) for n, a in enumerate((0.3, 0.6, 0.9))))
+    calm = RecordedRun("calm", head, tuple(record(head, n, accuracy=a) for n, a in enumerate((0.3, 0.6, 0.9))))
     assert level(calm, run(0.3, rounds=1, attack="krum-attack")) == "held"
 
 

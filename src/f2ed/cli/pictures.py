@@ -10,9 +10,9 @@ from f2ed.experiments import Cell
 from f2ed.experiments.reproduction.comparison import against_shards
 from f2ed.experiments.reproduction.outcomes import panels
 from f2ed.records import RunHeader, RunLog
+from f2ed.records.intake import RecordedRun
 from f2ed.report.against import Point, draw_against
 from f2ed.report.figures import write_figures
-from f2ed.report.reading import Run
 
 __all__ = ["draw"]
 
@@ -22,7 +22,9 @@ def draw(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], folder
     if figure == "fig6":
         return [_by_shards(cells, found, folder / "figure.svg")]
     # With the file's own labels, whatever the runs were called when they were run.
-    runs = (Run(cell.slug, _named(cell, log.header), log.rounds) for cell in cells if (log := found.get(cell.slug)))
+    runs = (
+        RecordedRun(cell.slug, _named(cell, log.header), log.rounds) for cell in cells if (log := found.get(cell.slug))
+    )
     return write_figures(list(runs), folder, "svg")
 
 

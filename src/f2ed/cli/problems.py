@@ -6,12 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from f2ed.core.errors import ConfigError
-from f2ed.report import Problem, Run, read_runs
+from f2ed.records.intake import Problem, RecordedRun
+from f2ed.records.reader import read_runs
 
 __all__ = ["read_some", "tell"]
 
 
-def read_some(paths: Sequence[Path], console: Console) -> list[Run]:
+def read_some(paths: Sequence[Path], console: Console) -> list[RecordedRun]:
     """Read all runs, with every round; there must be one."""
     if not paths:
         raise ConfigError("no runs are named; give folders or record files, such as runs/demo")

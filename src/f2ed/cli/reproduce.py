@@ -22,10 +22,9 @@ from f2ed.experiments.reproduction.figure import standing, tables
 from f2ed.experiments.reproduction.outcomes import Panel, matched, panels
 from f2ed.experiments.reproduction.paper import FIGURES, WORST_CASES, experiment_file, sources
 from f2ed.learning.datasets import Mnist
-from f2ed.records import RunLog
-from f2ed.records import read as read_records
+from f2ed.records import RunLog, read_all
+from f2ed.records.reader import find
 from f2ed.report.quantiles import draw_quantiles
-from f2ed.report.reading import find
 
 __all__ = ["reproduce"]
 
@@ -82,7 +81,7 @@ def reproduce(
 
 
 def _logs(folders: Sequence[Path]) -> list[RunLog]:
-    return [read_records(path) for path in find(folders).values()]
+    return [log for path in find(folders).values() for log in read_all(path)]
 
 
 def _conclude(

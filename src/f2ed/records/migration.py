@@ -10,7 +10,7 @@ from typing import Any
 
 from f2ed.records.schema import FORMAT, settings_digest, title_of
 
-__all__ = ["Describe", "as_plugin", "migrate_header", "migrate_round", "migrate_settings"]
+__all__ = ["Describe", "as_plugin", "is_older", "migrate_header", "migrate_round", "migrate_settings"]
 
 Describe = Callable[[str, str], Mapping[str, str]]
 """From "estimator" or "attack" and a kind to a title, a family and a paper."""
@@ -58,6 +58,11 @@ _STOPPED = {
 }
 
 
+def is_older(header: Mapping[str, Any]) -> bool:
+    """Return whether a header, and the rounds after it, are of an older format."""
+    return bool(header.get("format", 1) == 1)
+
+
 def migrate_header(found: Mapping[str, Any], describe: Describe | None = None) -> dict[str, Any]:
     """Return a header of format 1 or 2 as one of format 2 by today's names.
 
@@ -68,14 +73,13 @@ def migrate_header(found: Mapping[str, Any], describe: Describe | None = None) -
         header["settings"] = migrate_settings(header["settings"])
     if isinstance(header.get("guarantee"), Mapping):
         header["guarantee"] = _renamed(header["guarantee"], "guarantee")
-    if header.get("format", 1) < FORMAT:
-        header = _to_format_2(header)
-    settings = header.get("settings", {})
+    settings = header.get("settings") or {}
+    if is_older(header):
+        header = _to_format_2(header, settings)
     for setting in ("estimator", "attack"):
-        table = settings.get(setting)
-        if describe is not None and isinstance(table, Mapping):
-            header[setting] = as_plugin(setting, table, describe)
-    if settings and header.get("source") == "simulation":
+        if describe is not None and isinstance(settings.get(setting), Mapping):
+            header[setting] = as_plugin(setting, settings[setting], describe)
+    if "data" in settings:
         header["digest"] = settings_digest(settings)
     return header
 
@@ -117,7 +121,7 @@ def as_plugin(setting: str, table: Mapping[str, Any], describe: Describe | None 
     }
 
 
-def _to_format_2(header: dict[str, Any]) -> dict[str, Any]:
+def _to_format_2(header: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     notes = " ".join(header.pop("notes", None) or ())
     header.pop("verdict", None)
     header |= {"format": FORMAT, "source": "simulation"}
@@ -126,7 +130,6 @@ def _to_format_2(header: dict[str, Any]) -> dict[str, Any]:
     if isinstance(header.get("forecast"), Mapping):
         header["forecast"] = {key: value for key, value in header["forecast"].items() if key != "text"}
     attacked = header.pop("attacked", None)
-    settings = header.get("settings") or {}
     header["estimator"] = _plugin(settings, "estimator") or {"kind": "unknown", "title": "Unknown estimator"}
     header["attack"] = _plugin(settings, "attack")
     if attacked and header["attack"] is None:

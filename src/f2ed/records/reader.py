@@ -9,17 +9,29 @@ import errno
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
+from f2ed.records.intake import Intake, Problem, RecordedRun
 from f2ed.records.migration import migrate_header, migrate_round
 from f2ed.records.schema import Record, RoundRecord, RunHeader, RunLog
 
-__all__ = ["SUFFIXES", "experiment_name", "holds_records", "locate", "read", "read_all", "read_folder", "unpacked"]
+__all__ = [
+    "SUFFIXES",
+    "experiment_name",
+    "find",
+    "holds_records",
+    "locate",
+    "read",
+    "read_all",
+    "read_folder",
+    "read_runs",
+    "unpacked",
+]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 
@@ -91,6 +103,42 @@ def read_all(path: Path) -> list[RunLog]:
 def read_folder(folder: Path) -> list[RunLog]:
     """Read all runs of a folder, in the order of its file names."""
     return read_all(folder)
+
+
+def find(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return the record files among files, archives and folders, by a short name that tells them apart."""
+    found: dict[str, Path] = {}
+    for path in map(locate, paths):
+        if path.is_dir():
+            inside = sorted(each for each in path.rglob("*.jsonl*") if holds_records(each))
+            found |= {each.relative_to(path).as_posix(): each for each in inside}
+        elif path.is_file():
+            found[path.name if path.name not in found else path.as_posix()] = path
+        else:
+            raise ConfigError(f"{path} does not exist; name a folder that f2ed run has written to, or a .jsonl file")
+    return found
+
+
+def read_runs(paths: Sequence[Path], shown: int | None = None) -> tuple[list[RecordedRun], list[Problem]]:
+    """Read all runs of files, archives and folders, and report what is wrong with them.
+
+    At most about `shown` rounds of a run are kept, if given: of longer runs every second, fourth, … one. Raise
+    `ConfigError` only where there is no file at all.
+    """
+    files = find(paths)
+    if not files:
+        raise ConfigError(f"no records (*.jsonl) in {', '.join(map(str, paths))}; make some with: f2ed run FILE.toml")
+    runs, problems = [], []
+    for name, path in files.items():
+        intake = Intake(name, shown)
+        try:
+            intake.feed(unpacked(path))
+        except OSError as error:
+            problems.append(Problem(name, 0, f"cannot be read: {error.strerror}"))
+            continue
+        runs += intake.runs()
+        problems += intake.problems()
+    return runs, problems
 
 
 def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:

@@ -10,9 +10,9 @@ from typing import Any, final
 
 import msgspec
 
+from f2ed.records.intake import RecordedRun
 from f2ed.report.colors import Look, apart, look
 from f2ed.report.labels import ATTACKS, ESTIMATORS, NO_ATTACK, attack_title, estimator_title, flat
-from f2ed.report.reading import Run
 
 __all__ = ["Arm", "arms"]
 
@@ -33,7 +33,7 @@ class Arm(msgspec.Struct, frozen=True):
     estimator_name: str
     """The estimator without its parameters."""
     look: Look
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
 
     @property
     def attacked(self) -> bool:
@@ -41,7 +41,7 @@ class Arm(msgspec.Struct, frozen=True):
         return bool(self.attack_kind)
 
 
-def arms(runs: Sequence[Run]) -> list[Arm]:
+def arms(runs: Sequence[RecordedRun]) -> list[Arm]:
     """Put runs that differ in the seed alone together, without an attack first."""
     settings = _settings(runs)
     attacks = _labels([(settings[i], _attack(run), _parameters(run, "attack")) for i, run in enumerate(runs)])
@@ -76,7 +76,7 @@ def _order(arm: Arm) -> tuple[str, int, int]:
     return arm.setting, attack if arm.attacked else -1, rule
 
 
-def _settings(runs: Sequence[Run]) -> list[str]:
+def _settings(runs: Sequence[RecordedRun]) -> list[str]:
     """Return, for each run, what differs among the runs beside attack, estimator and seed."""
     rest = [flat(_others(run.header.settings)) for run in runs]
     differing = _differing(rest)
@@ -130,16 +130,16 @@ def _labels(found: list[tuple[Hashable, str, dict[str, str]]]) -> list[str]:
     return labels
 
 
-def _attack(run: Run) -> str:
+def _attack(run: RecordedRun) -> str:
     kind = _kind(run, "attack")
     return _own_label(run, "attack") or attack_title(kind) if kind else NO_ATTACK
 
 
-def _estimator(run: Run) -> str:
+def _estimator(run: RecordedRun) -> str:
     return _own_label(run, "estimator") or estimator_title(_name(run))
 
 
-def _own_label(run: Run, setting: str) -> str:
+def _own_label(run: RecordedRun, setting: str) -> str:
     """Return the label that the experiment's author gave; one made up from the kind does not count."""
     label = run.header.arm.get(setting, "")
     return "" if label.partition("(")[0] in {_kind(run, setting), "none"} else label
@@ -150,7 +150,7 @@ def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
     return [path for path in paths if len({table.get(path) for table in tables}) > 1]
 
 
-def _looks(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, Look]:
+def _looks(runs: Sequence[RecordedRun], labels: Sequence[str]) -> dict[str, Look]:
     """Give each estimator a look of its own; parameter sets of one share its color where they can.
 
     Rules by themselves come before rules around others, so that they look as everywhere else.
@@ -165,17 +165,17 @@ def _looks(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, Look]:
     return found
 
 
-def _table(run: Run, setting: str) -> Mapping[str, Any]:
+def _table(run: RecordedRun, setting: str) -> Mapping[str, Any]:
     found = run.header.settings.get(setting)
     return found if isinstance(found, Mapping) else {"kind": found} if isinstance(found, str) else {}
 
 
-def _kind(run: Run, setting: str) -> str:
+def _kind(run: RecordedRun, setting: str) -> str:
     kind = str(_table(run, setting).get("kind") or "")
     return kind or ("an attack" if run.header.attacked and setting == "attack" else "")
 
 
-def _name(run: Run) -> str:
+def _name(run: RecordedRun) -> str:
     """Return the estimator's kind; with an inner rule, both."""
     table = _table(run, "estimator")
     parts = [str(table.get("kind") or "unknown")]
@@ -184,7 +184,7 @@ def _name(run: Run) -> str:
     return " + ".join(parts)
 
 
-def _parameters(run: Run, setting: str) -> dict[str, str]:
+def _parameters(run: RecordedRun, setting: str) -> dict[str, str]:
     return {path: value for path, value in flat(_table(run, setting)).items() if not _is_kind(path)}
 
 

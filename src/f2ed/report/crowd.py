@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from f2ed.records.intake import RecordedRun
 from f2ed.records.text import percent, schedule
 from f2ed.report.arms import Arm
 from f2ed.report.labels import flat
-from f2ed.report.reading import Run
 
 __all__ = ["audits", "dealt", "pictures", "privacy"]
 
@@ -46,14 +46,14 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
 
 
-def audits(runs: Sequence[Run]) -> dict[str, Any] | None:
+def audits(runs: Sequence[RecordedRun]) -> dict[str, Any] | None:
     """Return what audits found as one table; None if there was none."""
     found = [{"file": run.file} | flat(_known(audit)) for run in runs for audit in run.audits]
     columns = [name for name in dict.fromkeys(name for row in found for name in row) if name != "record"]
     return {"columns": columns, "rows": [[row.get(name, "") for name in columns] for row in found]} if found else None
 
 
-def pictures(runs: Sequence[Run]) -> list[dict[str, str]]:
+def pictures(runs: Sequence[RecordedRun]) -> list[dict[str, str]]:
     """Return the pictures of audits, with the run's file where several have some."""
     several = sum(bool(run.pictures) for run in runs) > 1
     return [
@@ -74,7 +74,7 @@ def dealt(settings: dict[str, Any]) -> str:
     return _SCHEDULES.get(kind, kind).format(**numbers).replace("every 1 rounds", "every round")
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: RecordedRun) -> tuple[str, ...]:
     header = run.header
     masked = header.mode not in _SECRECY
     promise = header.guarantee if masked else {}
@@ -91,7 +91,7 @@ def _row(run: Run) -> tuple[str, ...]:
     )
 
 
-def _determined(run: Run) -> str:
+def _determined(run: RecordedRun) -> str:
     """Say what the sums of all rounds together determine, as the leak meter read it last."""
     last = run.rounds[-1].leak if run.rounds else None
     if last is None:
@@ -101,7 +101,7 @@ def _determined(run: Run) -> str:
     return f"{last.exposed} of {run.header.clients}, first after {last.first} rounds"
 
 
-def _epsilon(run: Run) -> str:
+def _epsilon(run: RecordedRun) -> str:
     """Say what differential privacy the client that has lost most is left with; infinite without noise."""
     told = run.rounds[-1].max_dp_epsilon if run.rounds else None
     return "∞: no noise" if told is None else f"{told:.3g}"

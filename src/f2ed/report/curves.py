@@ -7,7 +7,7 @@ from typing import final
 import msgspec
 
 from f2ed.records import RoundRecord
-from f2ed.report.reading import Run
+from f2ed.records.intake import RecordedRun
 
 __all__ = ["Curve", "Read", "accuracy", "curve", "success"]
 
@@ -44,7 +44,7 @@ def success(record: RoundRecord) -> float | None:
     return record.success
 
 
-def curve(runs: Sequence[Run], read: Read) -> Curve | None:
+def curve(runs: Sequence[RecordedRun], read: Read) -> Curve | None:
     """Follow a number over the rounds of runs that differ in their seed alone; None where no round has it.
 
     A seed that is still running, or of which other rounds were kept, is left out where it has none.

@@ -9,9 +9,9 @@ from typing import Any
 
 from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.records import RoundRecord
+from f2ed.records.intake import RecordedRun
 from f2ed.report.arms import arms
 from f2ed.report.labels import STAGES, flat
-from f2ed.report.reading import Run
 
 __all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
 
@@ -31,7 +31,7 @@ _METER = ("rank", "exposed")
 _MORE = ("shortened", "bytes_up", "bytes_down", "crowd")
 
 
-def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def rows(runs: Sequence[RecordedRun]) -> Iterator[dict[str, Any]]:
     """Yield a flat row for each round of each run; rounds count from 0, as in the records."""
     for arm in arms(runs):
         for run in arm.runs:
@@ -49,7 +49,7 @@ def rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
                 yield head | {"round": record.round} | _numbers(record) | _texts(record)
 
 
-def write_csv(runs: Sequence[Run], path: Path) -> int:
+def write_csv(runs: Sequence[RecordedRun], path: Path) -> int:
     """Write CSV; return how many rows there are. What is not known is an empty cell."""
     every = _some(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def write_csv(runs: Sequence[Run], path: Path) -> int:
     return len(every)
 
 
-def write_parquet(runs: Sequence[Run], path: Path) -> int:
+def write_parquet(runs: Sequence[RecordedRun], path: Path) -> int:
     """Write Parquet; return how many rows there are."""
     try:
         import pyarrow as pa  # noqa: PLC0415  an optional dependency
@@ -79,7 +79,7 @@ def write_parquet(runs: Sequence[Run], path: Path) -> int:
     return len(every)
 
 
-def write_tensorboard(runs: Sequence[Run], folder: Path) -> int:
+def write_tensorboard(runs: Sequence[RecordedRun], folder: Path) -> int:
     """Write an event file for each run, in a folder of its name; return how many numbers were written.
 
     A run's second export replaces the first.
@@ -108,7 +108,7 @@ def write_tensorboard(runs: Sequence[Run], folder: Path) -> int:
     return count
 
 
-def _some(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _some(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     every = list(rows(runs))
     if not every:
         raise ConfigError("no run has a round to export yet; wait for the first, or name other records")
@@ -141,7 +141,7 @@ def _tag(name: str) -> str:
     return f"seconds/{rest}" if rest else f"round/{stage}"
 
 
-def _began(run: Run) -> float:
+def _began(run: RecordedRun) -> float:
     """Return when the run began; events without a known beginning begin with the epoch."""
     try:
         return datetime.fromisoformat(run.header.started).timestamp()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from f2ed.core.errors import ConfigError
+from f2ed.records.intake import RecordedRun
 from f2ed.report.arms import Arm, arms
 from f2ed.report.curves import Curve, Read, accuracy, curve, success
 from f2ed.report.drawing import drawing, save
-from f2ed.report.reading import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ _LEGEND_LINE, _LEGEND_MARK, _LEGEND_LETTER = 0.18, 0.55, 0.06
 _COLUMNS = 4
 
 
-def write_figures(runs: Sequence[Run], folder: Path, kind: Format) -> list[Path]:
+def write_figures(runs: Sequence[RecordedRun], folder: Path, kind: Format) -> list[Path]:
     """Write a figure for each setting into the folder; the same records give the same bytes."""
     every = [arm for arm in arms(runs) if curve(arm.runs, accuracy) or curve(arm.runs, success)]
     if not every:

@@ -14,9 +14,10 @@ import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.records import unpacked
+from f2ed.records.intake import Intake, Problem, RecordedRun
+from f2ed.records.reader import find
 from f2ed.report.page import fragments
-from f2ed.report.payload import payload
-from f2ed.report.reading import SHOWN_ROUNDS, Intake, Problem, Run, find
+from f2ed.report.payload import SHOWN_ROUNDS, payload
 
 __all__ = ["Board", "Folder"]
 
@@ -44,10 +45,10 @@ class Folder:
         changed = [each.look() for each in self._files.values()]
         return any(changed) or bool(gone)
 
-    def read(self) -> tuple[list[Run], list[Problem]]:
+    def read(self) -> tuple[list[RecordedRun], list[Problem]]:
         """Return what there is."""
         files = [self._files[name] for name in sorted(self._files)]
-        runs = [run for each in files if (run := each.intake.run()) is not None]
+        runs = [run for each in files for run in each.intake.runs()]
         return runs, [problem for each in files for problem in each.problems()]
 
     def _found(self) -> dict[str, Path]:
@@ -82,7 +83,7 @@ class _Growing:
             if (identity, changed) == (self._identity, self._changed):
                 return self._settle()
             self._since, self._settled = time.monotonic(), False
-            if self._path.suffix == ".gz":  # of a run that is over: it was put there whole
+            if self._path.suffix != ".jsonl":  # a compressed file was put there whole
                 self._begin(identity)
                 self._changed = changed
                 self.intake.feed(unpacked(self._path))
@@ -136,7 +137,7 @@ class Board:
         """What a page is told to say when it asks for what is new."""
         return f"{self.name}.{self.change}"
 
-    def update(self, runs: list[Run], problems: list[Problem]) -> None:
+    def update(self, runs: list[RecordedRun], problems: list[Problem]) -> None:
         """Take the new state, and number what differs."""
         self.data = payload(runs, problems)
         self.change += 1

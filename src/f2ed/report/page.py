@@ -11,8 +11,9 @@ import msgspec
 
 from f2ed.core.errors import MissingExtra
 from f2ed.core.files import write_atomic
-from f2ed.report.payload import payload
-from f2ed.report.reading import SHOWN_ROUNDS, Problem, read_runs
+from f2ed.records.intake import Problem
+from f2ed.records.reader import read_runs
+from f2ed.report.payload import SHOWN_ROUNDS, payload
 
 if TYPE_CHECKING:
     from jinja2 import Environment

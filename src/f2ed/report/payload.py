@@ -7,17 +7,20 @@ from typing import Any
 import msgspec
 
 from f2ed.records import RoundRecord, text
+from f2ed.records.intake import Problem, RecordedRun
 from f2ed.report.arms import Arm, arms
 from f2ed.report.crowd import audits, dealt, pictures, privacy
 from f2ed.report.curves import Curve, accuracy, curve, success
 from f2ed.report.labels import STAGES, flat
-from f2ed.report.reading import Problem, Run
 from f2ed.report.verdict import judge, verdict
 
-__all__ = ["payload"]
+__all__ = ["SHOWN_ROUNDS", "payload"]
+
+SHOWN_ROUNDS = 500
+"""A page shows at most about so many rounds of a run; of longer runs every second, fourth, … one."""
 
 
-def payload(runs: Sequence[Run], problems: Sequence[Problem]) -> dict[str, Any]:
+def payload(runs: Sequence[RecordedRun], problems: Sequence[Problem]) -> dict[str, Any]:
     """Return everything that the page shows; the page itself computes nothing but sums of what it draws."""
     every = arms(runs)
     return {
@@ -78,7 +81,7 @@ def _end(found: Curve | None) -> float | None:
     return None if found is None else _short(found.at(found.last))
 
 
-def _run(run: Run, arm: Arm) -> dict[str, Any]:
+def _run(run: RecordedRun, arm: Arm) -> dict[str, Any]:
     header, rounds = run.header, run.rounds
     return {
         "arm": arm.key,
