@@ -22,7 +22,7 @@ from f2ed.experiments.reproduction.figure import standing, tables
 from f2ed.experiments.reproduction.outcomes import Panel, matched, panels
 from f2ed.experiments.reproduction.paper import FIGURES, WORST_CASES, experiment_file, sources
 from f2ed.learning.datasets import Mnist
-from f2ed.records import RunLog, read_all
+from f2ed.records import RunLog, locate, read_all
 from f2ed.records.reader import find
 from f2ed.report.quantiles import draw_quantiles
 
@@ -129,7 +129,7 @@ def _agreement(name: str, quick: Sequence[Panel], full: Path) -> tuple[Table, st
     """Check the quick version's conclusions with the full runs there are."""
     path = experiment_file(name)
     whole, there = expand(read(path)), full / path.stem
-    others = _logs([there]) if there.is_dir() else []
+    others = _logs([there]) if locate(there).exists() else []
     return agreement(quick, panels(whole, matched(whole, others)))
 
 

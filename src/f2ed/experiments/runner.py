@@ -5,6 +5,7 @@ whenever a run is killed, the records before the saved state are right, and any 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,10 +17,11 @@ from f2ed.learning import AnyDataset, Data
 from f2ed.learning.datasets import ARCHIVES
 from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Notify, Progress, quiet
-from f2ed.records import RunHeader, RunLog, holds_records, line, read
+from f2ed.records import RunHeader, RunLog, holds_records, line, locate, read, read_all
 from f2ed.simulation import Simulation
 from f2ed.simulation.checkpoint import SimulationState, pack, unpack
 from f2ed.simulation.first_round_cache import FirstRoundCache
+from f2ed.simulation.header import digest
 from f2ed.simulation.validate import check_data
 
 __all__ = ["Event", "Loaded", "place", "prepare", "run_all", "run_cell"]
@@ -112,6 +114,9 @@ def run_cell(
     notify: Notify = quiet,
 ) -> Iterator[tuple[Kind, RunLog]]:
     """Run one cell, or what is left of it; yield what happened with the log so far."""
+    if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
+        yield "skipped", archived
+        return
     path = place(cell, out)
     if path.exists() and (log := read(path)).finished:
         _checkpoint(path).unlink(missing_ok=True)
@@ -141,6 +146,13 @@ def run_cell(
             yield "round", log
         _checkpoint(path).unlink(missing_ok=True)
         yield "finished", log
+
+
+@cache
+def _archived(out: Path) -> dict[str, RunLog]:
+    """Return the runs of the archive that has the folder's name, by digest."""
+    archive = locate(out)
+    return {log.header.digest: log for log in read_all(archive)} if archive.is_file() else {}
 
 
 def run_all(
