@@ -38,11 +38,12 @@ def check(wheel: Path, folder: Path) -> None:
     run([str(bin_ / "python"), "-W", "error", "-c", example(README)], work)
 
     install(bin_, f"{wheel}[cli]")
-    for command in (["f2ed", "--version"], ["f2ed", "--help"], ["f2ed", "list"], ["f2ed", "list", "experiments"]):
-        run([str(bin_ / command[0]), *command[1:]], work)
+    for words in ("--version", "--help", "list estimators", "list experiments"):
+        run([str(bin_ / "f2ed"), *words.split()], work)
 
     install(bin_, f"{wheel}[train,report,flower]")
     shutil.copytree(ROOT / "examples", work / "examples")
+    run([str(bin_ / "f2ed"), "list"], work)
     for command in commands(README):
         run([str(bin_ / "f2ed"), *shortened(command)[1:]], work)
 
@@ -55,9 +56,10 @@ def install(bin_: Path, what: str) -> None:
 
 def run(command: list[str], folder: Path) -> None:
     """Run a command in a folder, and exit if it fails."""
-    print("$", *command[:8], flush=True)
+    shown = " ".join([Path(command[0]).name, *command[1:]]).partition("\n")[0]
+    print(f"$ {shown}", flush=True)
     if subprocess.run(command, cwd=folder, check=False).returncode:
-        raise SystemExit(f"release check failed at: {' '.join(command[:8])}")
+        raise SystemExit(f"release check failed at: {shown}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,18 @@ def test_links_to_files_lead_somewhere(path):
     assert [link for link in missing if not link.startswith("reference/")] == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_to_headings_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#\s:]*\.md)?#([\w-]+)\)", text(path))
+    missing = [(page, anchor) for page, anchor in links if anchor not in anchors(path.parent / page if page else path)]
+    assert missing == []
+
+
+def anchors(path):
+    headings = re.findall(r"^#+ (.+)$", text(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("path", [page for page in PAGES if commands(page)], ids=name)
 def test_commands_parse(path):
     for command in commands(path):
