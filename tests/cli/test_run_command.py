@@ -1,4 +1,4 @@
-"""`f2ed run` and `f2ed list`, as a person at a terminal meets them."""
+"""`f2ed run`, as a person at a terminal meets it."""
 
 import io
 import json
@@ -152,38 +152,6 @@ def test_a_terminal_sees_a_live_table(tmp_path):
     assert len(logs) == 4
     assert "4 of 4 runs done" in shown
     assert "attack success" in shown
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("estimators", "filter-l2"),
-        ("attacks", "trimmed-mean-attack"),
-        ("datasets", "mnist"),
-        ("models", "cnn"),
-        ("partitions", "iid"),
-        ("schedules", "batches"),
-    ],
-)
-def test_list_shows_one_line_each(f2ed, kind, name):
-    _, out, _ = f2ed("list", kind, "--json")
-    found = {entry["name"]: entry for entry in json.loads(out)}
-    assert name in found
-    assert all(len(entry["what"]) > 10 and entry["kind"] == kind for entry in found.values())
-    _, shown, _ = f2ed("list", kind)
-    assert name in shown
-
-
-def test_list_without_a_kind_shows_everything(f2ed):
-    _, out, _ = f2ed("list", "--json")
-    assert {entry["kind"] for entry in json.loads(out)} == {
-        "estimators",
-        "attacks",
-        "datasets",
-        "models",
-        "partitions",
-        "schedules",
-    }
 
 
 SCHEDULES = FILE.replace("rounds = 2", 'rounds = 9\nschedule = ["fixed", "every-round"]').replace(

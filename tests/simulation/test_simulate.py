@@ -160,6 +160,11 @@ def test_inner_rules_get_their_contamination_too():
     assert settled.estimator.inner.contamination == 1 / 6
 
 
+def test_an_attack_may_be_named_by_its_abbreviation():
+    assert experiment(SMALL | {"attack": "tma"}).attack == TrimmedMeanAttack()
+    assert experiment(SMALL | {"attack": {"kind": "tma", "b": 3.0}}).attack == TrimmedMeanAttack(b=3.0)
+
+
 def test_settings_may_be_values():
     settled = experiment(SMALL | {"attack": TrimmedMeanAttack(), "estimator": FilterL2(contamination=0.2)})
     assert settled.attack == TrimmedMeanAttack()
