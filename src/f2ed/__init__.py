@@ -2,8 +2,8 @@
 
 import f2ed
 estimate = f2ed.FilterL2(contamination=0.1)(updates)      # a robust mean of the rows of [n, d]
-advice = f2ed.plan_shards(clients=1000, malicious=2, min_crowd=8)
-estimate, audit = f2ed.robust_secure_mean(exchange, plan, estimator, task)
+plan = f2ed.plan_shards(clients=1000, malicious=2, min_crowd=8)
+estimate, audit = f2ed.robust_secure_mean(exchange, assignment, estimator, task)
 """
 
 from importlib import import_module
@@ -90,9 +90,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs torch when it is asked for."""
+    """Import what needs an optional dependency on first use."""
     if name in {"Experiment", "simulate"}:
-        return getattr(import_module("f2ed.simulation"), name)
+        return getattr(_optional("f2ed.simulation", extra="train"), name)
     if name == "flower":
-        return import_module("f2ed.flower")
+        return _optional("f2ed.flower", extra="flower")
     raise AttributeError(f"module 'f2ed' has no attribute {name!r}")
+
+
+def _optional(module: str, *, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] == "f2ed":
+            raise
+        raise MissingExtra(module, extra) from None

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, arrays, randomness, files."""
+"""The base of all other packages: errors, arrays, randomness, files."""

@@ -1,8 +1,8 @@
-"""The border between NumPy and torch, and the walk over blocks of columns.
+"""The boundary between NumPy and torch, and iteration over blocks of columns.
 
-Rows come in as NumPy arrays or torch tensors. A CPU tensor is viewed as NumPy, whose sorts are many
-times faster there; a CUDA tensor stays where it is. torch itself is never imported here: who has
-a tensor has imported it already.
+Rows come in as NumPy arrays or torch tensors. A CPU tensor is viewed as NumPy, whose sorts are many times
+faster there; a CUDA tensor stays on its GPU. torch itself is never imported here: a caller with a tensor
+has imported it already.
 """
 
 import os
@@ -25,13 +25,13 @@ __all__ = ["LANES", "Array", "as_matrix", "double", "in_lanes", "like", "namespa
 T = TypeVar("T")
 Array = Any  # an ndarray or a torch tensor: whichever came in
 
-# Work is cut into this many lanes on every machine, so that sums do not depend on the number of cores.
+# Work is split into this many lanes on every machine, so that sums do not depend on the number of cores.
 LANES = 8
 _WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
 
 
 def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """Check that `rows` is a real [n, d] matrix; return it and the way back to what the caller holds."""
+    """Check that `rows` is a real [n, d] matrix; return it with a function that converts results to the caller's type."""
     torch = sys.modules.get("torch")
     if isinstance(rows, Sequence) and torch and any(isinstance(row, torch.Tensor) for row in rows):
         rows = _stack(rows, torch)
@@ -89,11 +89,11 @@ def like(block: Array, small: npt.NDArray[np.float64]) -> Array:
 
 
 def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *, blas: bool = False) -> list[T]:
-    """Let `work` walk the columns of `matrix` in blocks of `width`; return its results from left to right.
+    """Call `work` on lanes of column blocks of `width`; return its results from left to right.
 
-    The columns are dealt into lanes, and lanes into threads, so `work` must keep its own scratch, and must not
-    walk in lanes itself.
-    Say `blas` when it multiplies matrices: unless BLAS is held to one thread, the two would only fight.
+    Columns are split into lanes, and lanes run in threads, so `work` must use its own scratch memory and must not call
+    `in_lanes` itself. Set `blas` if it multiplies matrices: unless BLAS is limited to one thread, both would compete
+    for the cores.
     """
     size, columns = matrix.shape[0] * matrix.shape[1], matrix.shape[1]
     if size < _WORTH_THREADS or not isinstance(matrix, np.ndarray):
@@ -106,7 +106,7 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
 
 
 def _quietly(work: Callable[[Iterator[slice]], T], lane: Iterator[slice]) -> T:
-    """Work without warnings of overflow: whoever walks looks for it in the result, and threads start loud."""
+    """Work without overflow warnings, which new threads enable: callers look for overflow in the result."""
     with np.errstate(over="ignore", invalid="ignore"):
         return work(lane)
 
@@ -124,13 +124,13 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_cores(), thread_name_prefix="f2ed")
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has no threads of its parent's
+if hasattr(os, "register_at_fork"):  # a forked child has none of its parent's threads
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache
 def _blas() -> Any:
-    """Return the handle on the BLAS in use, or nothing where threadpoolctl (extra `fast`) is not installed."""
+    """Return a handle on the BLAS in use, or None where threadpoolctl (extra `fast`) is not installed."""
     try:
         from threadpoolctl import ThreadpoolController  # noqa: PLC0415  optional
     except ModuleNotFoundError:
@@ -139,6 +139,6 @@ def _blas() -> Any:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Hold BLAS to one thread, where that is possible: our own threads and small matrices do better so."""
+    """Limit BLAS to one thread, where that is possible: our own threads and small matrices are faster that way."""
     blas = _blas()
     return nullcontext() if blas is None else blas.limit(limits=1)

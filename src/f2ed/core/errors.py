@@ -3,14 +3,14 @@
 ::
 
     F2edError
-    ├── ConfigError        what you asked for cannot work: change a setting, a file or an argument
+    ├── ConfigError        the request cannot work: change a setting, a file or an argument
     │   └── MissingExtra   an optional dependency is not installed
-    └── PeerError          the other party broke the protocol, or sent what cannot be read
-        └── Refusal        a client will not go on, because going on would cost its privacy
+    └── PeerError          the other party violated the protocol, or sent something that cannot be read
+        └── Refusal        a client refuses to continue, because continuing would cost its privacy
 
-and one warning, `LeakWarning`: the settings work, and give single clients away.
+and one warning, `LeakWarning`: the settings work, but expose single clients.
 
-Every message says what was found, what was wanted and what to do.
+Every message states what was found, what was expected and what to do.
 """
 
 __all__ = ["ConfigError", "F2edError", "LeakWarning", "MissingExtra", "PeerError", "Refusal"]
@@ -21,23 +21,25 @@ class F2edError(Exception):
 
 
 class ConfigError(F2edError):
-    """What was asked for cannot work."""
+    """The request cannot work."""
 
 
 class MissingExtra(ConfigError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part of f2ed; install it with: pip install 'f2ed[{extra}]'")
+        super().__init__(
+            f"{what} needs the extra {extra!r}, which is not installed; install it: pip install 'f2ed[{extra}]'"
+        )
 
 
 class PeerError(F2edError):
-    """The other party broke the protocol, or sent what cannot be read."""
+    """The other party violated the protocol, or sent something that cannot be read."""
 
 
 class Refusal(PeerError):
-    """A client stops, because going on would cost its privacy."""
+    """A client refuses to continue, because continuing would cost its privacy."""
 
 
 class LeakWarning(UserWarning):
-    """The planned rounds would give single clients away."""
+    """The planned rounds would expose single clients."""

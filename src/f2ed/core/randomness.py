@@ -10,7 +10,7 @@ __all__ = ["stream"]
 def stream(seed: int, *name: str | int) -> np.random.Generator:
     """Return the generator of one named stream: the same seed and name give the same numbers.
 
-    Streams are independent of each other and of the order in which they are asked for, so that
+    Streams are independent of each other and of the order in which they are created, so that
     adding a draw in one place changes no other: `stream(seed, "batches", round, client)`.
     """
     label = "/".join(f"{type(part).__name__}:{part}" for part in name)

@@ -256,7 +256,7 @@ def test_noise_in_any_ring_comes_back_signed(ring):
 
 
 def test_noise_without_an_l2_clip_is_refused():
-    with pytest.raises(ConfigError, match="noise without an L2 clip"):
+    with pytest.raises(ConfigError, match="noise without a clip_norm"):
         Encoding(clip_value=1.0).noisy(1.0, coordinates=10, carriers=3)
 
 

@@ -77,7 +77,7 @@ def test_a_client_accepts_the_assignment_that_it_recomputed():
     [
         (msgspec.structs.replace(ASSIGNED, shards=moved(ASSIGNED)), "shard 0 is not the one"),
         (msgspec.structs.replace(ASSIGNED, shards=ASSIGNED.shards[::-1]), "shard 0 is not the one"),
-        (assign_shards(ROSTER, shards=3, epoch=5, seed=SEED), "another epoch: 5, and this client holds 4"),
+        (assign_shards(ROSTER, shards=3, epoch=5, seed=SEED), "another epoch: 5, and this client has 4"),
         (assign_shards(ROSTER, shards=3, epoch=4, seed=b"chosen"), "another public seed"),
         (assign_shards(ROSTER, shards=2, epoch=4, seed=SEED), "another number of shards: 2"),
         (assign_shards(ROSTER | {0: b"substituted"}, shards=3, epoch=4, seed=SEED), "another roster"),
@@ -90,8 +90,8 @@ def test_a_client_refuses_another(assignment, why):
         assignment.verify(ROSTER, shards=3, epoch=4, seed=SEED)
 
 
-def test_a_client_refuses_a_shard_too_small_to_hide_in():
-    with pytest.raises(Refusal, match="a shard of 3 members, fewer than the 4"):
+def test_a_client_refuses_a_shard_that_is_too_small():
+    with pytest.raises(Refusal, match="a shard of 3 members; this client requires at least 4"):
         ASSIGNED.verify(ROSTER, shards=3, epoch=4, seed=SEED, min_size=4)
 
 
@@ -108,7 +108,7 @@ def test_a_client_refuses_an_empty_assignment():
         (11, 4, 3, "leave one with 2, fewer than 3; use at most 3 shards"),
         (2, 1, 3, "wait for at least 3 clients"),
         (5, 0, 1, "0 shards; use at least 1"),
-        (5, 1, 0, "ask for at least 1"),
+        (5, 1, 0, "use at least 1"),
         (5, 6, 1, "use at most 5 shards"),
     ],
 )

@@ -1,11 +1,11 @@
-"""Fixed point: updates of floats as integers modulo 2^b, and the mean of a shard back again.
+"""Fixed point: updates of floats as integers modulo 2^b, and the mean of a shard back as floats.
 
-The order is: refuse what is not finite, shorten to the L2 clip, cut each coordinate to the clip, scale, round at
-random, add integer noise where differential privacy is wanted. `encode` does all of it.
+The order is: refuse what is not finite, scale down to the clip norm, clip each coordinate, scale to integers, round at
+random, add integer noise for differential privacy. `encode` does all of it.
 
-Behind the coordinates travel a few words that count what was clipped, so that a shard's server learns the counts as it
-learns the update: summed over the survivors, and not client by client. With noise they stay zero: exact counts of what
-was clipped would tell what the noise hides.
+A few words after the coordinates count what was clipped, so that the server learns the counts as it learns the update:
+summed over the survivors, not client by client. With noise they stay zero: exact clip counts would reveal what the
+noise hides.
 """
 
 from math import ceil, inf, isfinite, sqrt
@@ -33,34 +33,34 @@ _RANDOM_BITS = 16
 _FLOAT32_BITS = 21
 """Up to here float32 leaves a fraction to round at random; beyond, float64 is used."""
 _ATTEMPTS = 10
-"""At a rounding that is short enough, which all but one in a million are."""
+"""To find a rounding within the norm bound, which all but one in a million are."""
 
 
 @final
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How an update becomes integers. Both clips may be generous; an infinite `clip_norm` never binds."""
+    """How an update becomes integers. Both clips may be generous; an infinite `clip_norm` never clips."""
 
     clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)]
     """The largest magnitude of a coordinate; it becomes the integer 2^(bits-1) - 1."""
     clip_norm: Annotated[float, Meta(gt=0)] = inf
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     ring: Width | None = None
-    """Bits of the sum; by default the smallest native word that cannot overflow. Bits to spare catch garbage."""
+    """Bits of the sum; by default the smallest native word that cannot overflow. Spare bits help to detect garbage."""
     packed: bool = False
     """Whether that default may be 24 bits: three bytes on the wire, and fewer bits to spare."""
     deviation: Annotated[float, Meta(ge=0)] = 0.0
-    """Standard deviation of the noise that each client adds, in steps of the integers; `noisy` works it out."""
+    """Standard deviation of the noise that each client adds, in integer steps; `noisy` computes it."""
 
     def __post_init__(self) -> None:
         """Hold values made in Python to the bounds that files are held to."""
         if not 1e-30 <= self.clip_value <= 1e30:
             raise ConfigError(
-                f"a clip of {self.clip_value}; it must be positive and finite, about the largest coordinate"
+                f"a clip_value of {self.clip_value}; it must be positive and finite, about the largest coordinate"
             )
         if not self.clip_norm > 0:
-            raise ConfigError(f"an L2 clip of {self.clip_norm}; it must be positive, or infinite to leave norms alone")
+            raise ConfigError(f"a clip_norm of {self.clip_norm}; it must be positive, or infinite for no limit")
         if not 2 <= self.bits <= 48:
-            raise ConfigError(f"{self.bits} fixed-point bits; use from 2 to 48, of which 20 are plenty")
+            raise ConfigError(f"{self.bits} fixed-point bits; use from 2 to 48; 20 are usually enough")
         if self.ring is not None and self.ring not in WIDTHS:
             raise ConfigError(f"a ring of {self.ring} bits; there are rings of {WIDTHS}")
         if not 0 <= self.deviation < inf:
@@ -68,17 +68,17 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def largest(self) -> int:
-        """The integer that stands for the clip."""
+        """The integer that represents `clip_value`."""
         return int(2 ** (self.bits - 1) - 1)
 
     @property
     def unit(self) -> float:
-        """What one step of the integers is worth."""
+        """The value of one integer step."""
         return self.clip_value / self.largest
 
     @property
     def reach(self) -> int:
-        """The largest integer that a client may send: the clip and the most that its noise can be."""
+        """The largest integer that a client may send: the clip value plus the largest noise."""
         return self.largest + (discrete_gaussian(self.deviation).largest if self.deviation else 0)
 
     def ring_for(self, clients: int) -> Ring:
@@ -98,9 +98,9 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Ring(fitting[0])
 
     def sensitivity(self, coordinates: int) -> float:
-        """Return the L2 norm, in steps, that no encoded update exceeds: what noise has to hide."""
+        """Return the largest L2 norm of an encoded update, in integer steps: what noise has to hide."""
         if not isfinite(self.clip_norm):
-            raise ConfigError("noise without an L2 clip; set clip_norm to about the norm of an honest update")
+            raise ConfigError("noise without a clip_norm; set it to about the norm of an honest update")
         return rounded_norm(self.clip_norm / self.unit, coordinates)
 
     def noisy(self, multiplier: float, *, coordinates: int, carriers: int) -> "Encoding":
@@ -112,7 +112,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not multiplier:
             return self
         deviation = multiplier * self.sensitivity(coordinates) / sqrt(carriers)
-        discrete_gaussian(deviation)  # Says so if there is no such noise.
+        discrete_gaussian(deviation)  # Raises if this noise cannot be sampled.
         return msgspec.structs.replace(self, deviation=deviation)
 
     def length(self, coordinates: int) -> int:
@@ -121,7 +121,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Decoded(NamedTuple):
-    """The mean of a shard, and what its clients clipped in all; nothing is counted where there is noise."""
+    """The mean of a shard, and the clip counts of its clients in total, which stay zero with noise."""
 
     mean: Mean
     clipped: Clipped
@@ -130,8 +130,8 @@ class Decoded(NamedTuple):
 def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0) -> Words:
     """Return the words that carry an update in a sum over `clients`.
 
-    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or a named stream's in a simulation; never twice.
-    `weight` is the public weight as a part of its cap, so that a weighted update keeps the range of the others.
+    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or of a named stream in a simulation; never reuse it.
+    `weight` is the public weight as a fraction of its cap, so that a weighted update keeps the range of the others.
     """
     factor = shorten(update, encoding)
     words, cut = quantize(update, factor, encoding, clients=clients, key=key, weight=weight)
@@ -145,14 +145,14 @@ def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weig
         again = derive(key, salt=b"", info=b"f2ed rounding %d" % attempt)
         words, _ = quantize(update, factor, encoding, clients=clients, key=again, weight=weight)
     else:
-        raise ConfigError(f"an update that rounding makes longer than {longest:.6g} steps; use more fixed-point bits")
+        raise ConfigError(f"rounding makes the update longer than {longest:.6g} steps; use more fixed-point bits")
     stream = Keystream(derive(key, salt=b"", info=b"f2ed noise"))
     discrete_gaussian(encoding.deviation).add(_signed(words)[: len(update)], stream)
     return words
 
 
 def shorten(update: Update, encoding: Encoding) -> float:
-    """Return the factor, at most 1, that brings an update to the L2 clip; refuse one that is not finite."""
+    """Return the factor, at most 1, that scales an update to the clip norm; refuse one that is not finite."""
     if update.ndim != 1 or not np.issubdtype(update.dtype, np.floating):
         raise ConfigError(f"an update of {update.dtype} and shape {update.shape}; flatten it to one vector of floats")
     peak = _peak(update)
@@ -162,19 +162,19 @@ def shorten(update: Update, encoding: Encoding) -> float:
     if not isfinite(norm):
         bad = len(update) - int(np.isfinite(update).sum())
         found = f"{bad} coordinates that are NaN or infinite" if bad else "a norm beyond the range of float64"
-        raise ConfigError(f"an update with {found}; it would spoil the whole shard, so train again or leave it out")
+        raise ConfigError(f"an update with {found}; it would invalidate the whole shard; train again or leave it out")
     return min(1.0, encoding.clip_norm / norm) if norm else 1.0
 
 
 def quantize(
     update: Update, factor: float, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0
 ) -> tuple[Words, int]:
-    """Cut, scale and round factor · update; return the words, with room for the counts, and how many were cut.
+    """Clip, scale and round factor · update; return the words, with room for the counts, and how many were clipped.
 
     Rounding is unbiased: up with the probability of the fraction, to 16 bits of AES-256-CTR per coordinate.
     """
     if not 0 < weight <= 1:
-        raise ConfigError(f"a weight of {weight} parts of its cap; it must be above 0 and at most 1")
+        raise ConfigError(f"a weight of {weight} times its cap; it must be above 0 and at most 1")
     ring = encoding.ring_for(clients)
     words = ring.zeros(encoding.length(len(update)))
     signed = _signed(words)
@@ -184,13 +184,13 @@ def quantize(
     lots = np.empty(min(_BLOCK, len(update)), "<u2")
     cut = 0
     for start in range(0, len(update), _BLOCK):
-        with np.errstate(over="ignore"):  # What overflows is infinite, and cut like anything else that is too large.
+        with np.errstate(over="ignore"):  # What overflows is infinite, and clipped like any value that is too large.
             values = update[start : start + _BLOCK].astype(real) * scale
         if _peak(values) > largest:
-            # Half a step beyond the clip is within what rounding does to a coordinate at the clip.
+            # Rounding moves a coordinate at the clip value by up to half a step.
             cut += int(np.count_nonzero(np.abs(values) > largest + 0.5))
             np.clip(values, -largest, largest, out=values)
-        if weight < 1:  # Weighted after it was cut, so that everyone is cut at the same height.
+        if weight < 1:  # Weighted after clipping, so that all clients are clipped at the same value.
             values *= real(weight)
         some = lots[: len(values)]
         stream.fill(some.view(np.uint8).data)
@@ -209,9 +209,9 @@ def decode_mean(
 ) -> Decoded:
     """Return the mean over the survivors from the sum of their words, or raise `PeerError` if no honest shard gives it.
 
-    `weight` is the sum of the survivors' weights as parts of their cap; by default each has 1. Random garbage leaves
-    the range of `survivors` clipped updates almost surely in one of many coordinates, and whatever stays in range
-    must still obey the L2 clip. The mean is written to `out` where given.
+    `weight` is the sum of the survivors' weights as fractions of their cap; by default each has 1. Random garbage
+    leaves the range of `survivors` clipped updates almost surely in one of many coordinates, and a sum within the range
+    must still respect the clip norm. The mean is written to `out` where given.
     """
     ring = encoding.ring_for(clients)
     coordinates = counts.coordinates_of(len(total), encoding.bits)
@@ -261,7 +261,7 @@ def _square(block: npt.NDArray[Any]) -> float:
 
 
 def _round(values: Update, lots: npt.NDArray[np.uint16], out: npt.NDArray[np.signedinteger[Any]]) -> None:
-    """Write each value rounded down, or up if its fraction beats the lot; the fraction is exact in floating point."""
+    """Write each value rounded down, or up if its fraction exceeds the random number; the fraction is exact in floating point."""
     down = np.floor(values)
     np.subtract(values, down, out=values)
     values *= 2**_RANDOM_BITS
