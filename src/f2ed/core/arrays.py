@@ -31,7 +31,7 @@ _WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more th
 
 
 def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """Check that `rows` is a real [n, d] matrix; return it with a function that converts results to the caller's type."""
+    """Check that `rows` is a real [n, d] matrix; return it and the way to convert results to the caller's type."""
     torch = sys.modules.get("torch")
     if isinstance(rows, Sequence) and torch and any(isinstance(row, torch.Tensor) for row in rows):
         rows = _stack(rows, torch)

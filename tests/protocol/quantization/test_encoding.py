@@ -58,8 +58,8 @@ def test_a_clip_must_be_positive_and_finite(clip):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"clip_norm": 0.0}, "L2 clip"),
-        ({"clip_norm": nan}, "L2 clip"),
+        ({"clip_norm": 0.0}, "a clip_norm of"),
+        ({"clip_norm": nan}, "a clip_norm of"),
         ({"bits": 1}, "2 to 48"),
         ({"ring": 8}, "rings of"),
     ],
@@ -311,7 +311,7 @@ def test_an_update_that_rounding_made_too_long_is_rounded_again(monkeypatch):
         encode(np.full(40, 0.5), encoding, clients=4, key=key)
     assert b"f2ed rounding 1" in heard
     longest = 0.0
-    with pytest.raises(ConfigError, match="rounding makes longer"):
+    with pytest.raises(ConfigError, match="rounding makes the update longer"):
         encode(np.full(40, 0.5), encoding, clients=4, key=KEY)
 
 

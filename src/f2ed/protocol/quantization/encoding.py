@@ -130,7 +130,7 @@ class Decoded(NamedTuple):
 def encode(update: Update, encoding: Encoding, *, clients: int, key: bytes, weight: float = 1.0) -> Words:
     """Return the words that carry an update in a sum over `clients`.
 
-    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or of a named stream in a simulation; never reuse it.
+    `key` seeds the rounding and the noise: 32 bytes of `os.urandom`, or of a simulation's named stream; never reuse it.
     `weight` is the public weight as a fraction of its cap, so that a weighted update keeps the range of the others.
     """
     factor = shorten(update, encoding)
@@ -261,7 +261,7 @@ def _square(block: npt.NDArray[Any]) -> float:
 
 
 def _round(values: Update, lots: npt.NDArray[np.uint16], out: npt.NDArray[np.signedinteger[Any]]) -> None:
-    """Write each value rounded down, or up if its fraction exceeds the random number; the fraction is exact in floating point."""
+    """Write each value rounded down, or up if its fraction, which floats hold exactly, exceeds the random number."""
     down = np.floor(values)
     np.subtract(values, down, out=values)
     values *= 2**_RANDOM_BITS
