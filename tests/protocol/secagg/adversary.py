@@ -33,7 +33,7 @@ def cheat(at, kind, change, by=VICTIM):
 
 
 def assert_refused(shard, outcome, why, victim=VICTIM):
-    """The victim refused for the right reason, the server was told, and nobody else stopped."""
+    """The victim refused for the right reason, the server received the reason, and no other client stopped."""
     assert why in shard.refusals[victim]
     assert shard.refusals.keys() == {victim}
     assert "it refused" in outcome.dropped[victim]

@@ -153,7 +153,7 @@ def test_a_client_refuses_every_step_out_of_order():
 
 
 def test_nobody_can_be_both_alive_and_dropped():
-    """The message has one list, whoever is not on it is dropped; a name that is on it twice is refused."""
+    """The message has one list, and clients that are not on it are dropped; a client listed twice is refused."""
     assert Alive.__struct_fields__ == ("clients",)
     shard = Shard(6)
     outcome = shard.run(request=lie("confirm", lambda alive: Alive((*alive.clients, alive.clients[-1]))))

@@ -24,7 +24,7 @@ from tests.protocol.secagg.shard_driver import MODEL, Shard, load
 
 
 def test_a_budget_ends_differencing_by_drop_outs():
-    """Each round another member is called dropped; after its budget of two sets the client lets nobody open more."""
+    """Each round another member is listed as dropped; after its budget of two sets the client refuses further ones."""
     shard = Shard(6, member={"subsets": 2})
     outcomes = []
     for gone in (6, 5, 6, 4, 5):
@@ -38,7 +38,7 @@ def test_a_budget_ends_differencing_by_drop_outs():
 
 
 def test_a_split_view_opens_nothing():
-    """Told two lists of survivors, the halves would unmask two sums whose difference is the update of client 8."""
+    """Given two lists of survivors, the halves would unmask two sums whose difference is the update of client 8."""
     shard = Shard(8)
     server = secure_sum(shard.terms, shard.roster, model=MODEL)
     requests = next(server)
@@ -106,7 +106,7 @@ def test_confirmations_of_an_earlier_round_are_refused():
 
 
 def test_a_client_given_another_model_is_refused_by_all_and_refuses_all():
-    """Model inconsistency (Pasquini et al., CCS 2022): the victim's keys are bound to a model nobody else has."""
+    """Model inconsistency (Pasquini et al., CCS 2022): the victim's keys are bound to a model of its own."""
     shard = Shard(5)
     shard.models[VICTIM] = hashlib.sha256(b"made for the victim").digest()
     outcome = shard.run()

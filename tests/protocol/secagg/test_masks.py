@@ -12,7 +12,7 @@ ONE, OTHER = Mask(bytes([1]) * 32, negative=False), Mask(bytes([2]) * 32, negati
 
 
 def expanded(mask, ring, length):
-    """Return the mask as the definition says: AES-256-CTR of zeros from a zero IV, in little-endian words."""
+    """Return the mask by its definition: AES-256-CTR of zeros from a zero IV, in little-endian words."""
     encryptor = Cipher(algorithms.AES(mask.key), modes.CTR(bytes(16))).encryptor()
     words = np.frombuffer(encryptor.update(bytes(length * ring.dtype.itemsize)), ring.dtype)
     return -words if mask.negative else words

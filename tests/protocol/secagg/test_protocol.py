@@ -1,4 +1,4 @@
-"""Both modes from end to end: exact sums, drop-outs at every step, states that become bytes."""
+"""Every mode from end to end: exact sums, dropouts at every step, states that become bytes."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A thousand random rounds: sizes, modes, drop-outs and misbehavior at random, and never a wrong sum."""
+"""A thousand random rounds: sizes, modes, dropouts and misbehavior at random, and never a wrong sum."""
 
 import pytest
 
@@ -13,7 +13,7 @@ BATCHES = 10
 SIZES = [3] * 30 + [4] * 26 + [5] * 18 + [6] * 10 + [*range(7, 21)] + [7, 8]
 
 
-def spoil(rng, step, data, seen):
+def corrupt(rng, step, data, seen):
     """Return what a malicious client sends instead: junk, a cut, a flipped bit, another's words or wrong shares."""
     kind = rng.choice(["junk", "cut", "flip", "copy", "shares"])
     if kind == "shares" and step == "reveal":
@@ -44,7 +44,7 @@ def run_one(number):
     seen = []
 
     def reply(step, client, data):
-        sent = spoil(rng, step, data, seen) if liars.get(client) == step else data
+        sent = corrupt(rng, step, data, seen) if liars.get(client) == step else data
         if step != "upload":
             seen.append(data)
         return sent

@@ -59,7 +59,7 @@ TERMS = [
         {"noise": 1.0, "carriers": 5},
         {"noise": 1.0},
         "noise that takes 5 members, and a sum of 4",
-        id="noise that drop-outs would take away",
+        id="noise that dropouts would remove",
     ),
     pytest.param(
         {"noise": 1.0, "carriers": 5, "mode": "dropout-tolerant", "colluders": 1, "min_crowd": 5},
@@ -90,7 +90,7 @@ def test_a_client_agrees_to_no_step_of_a_round_in_another_job(request_of):
 
 
 def test_a_server_that_told_others_of_less_noise_opens_nothing():
-    """The noise is bound: a member that was told of more derives other masks, and its upload another context."""
+    """The noise is bound: a member with terms of more noise derives other masks, and its upload another context."""
     shard = Shard(4, "all-or-nothing", noise=1.0, carriers=4)
     honest = shard.terms
 
@@ -119,8 +119,8 @@ def test_a_client_refuses_to_upload_in_the_clear():
     assert "only takes part in masked sums" in shard.refusals[VICTIM]
 
 
-def test_a_victim_dealt_among_accomplices_refuses():
-    """The server deals the victim with members of its choice instead of those of the public deal."""
+def test_a_victim_assigned_among_accomplices_refuses():
+    """The server puts the victim among members of its choice instead of those of the public assignment."""
     roster = {i: public_key(secret(0, "identity", i)) for i in range(1, 13)}
     plan = assign_shards(roster, shards=3, epoch=0, seed=b"drawn by all")
     mine = plan.shards[plan.shard_of(VICTIM)]

@@ -128,7 +128,7 @@ def hello(request, state, member, local):
     return msgspec.structs.replace(begin(state, request.terms), phase=phase), HelloReply()
 
 
-def words(request, state, member, local):  # noqa: ARG001  every step is called alike
+def words(request, state, member, local):  # noqa: ARG001  all steps have the same signature
     if not isinstance(state.phase, Greeted):
         raise PeerError("words before a hello")
     terms = msgspec.msgpack.decode(state.phase.terms, type=type(Shard(3).terms))
@@ -168,24 +168,24 @@ def toy(monkeypatch):
 
 def toy_round(shard, gone=()):
     server = secure_sum(shard.terms, shard.roster, model=MODEL)
-    requests, said = next(server), []
+    requests, replied = next(server), []
     while True:
         replies = {client: shard.respond(client, asked) for client, asked in requests.items() if client not in gone}
-        said.append(replies)
+        replied.append(replies)
         try:
             requests = server.send(replies)
             requests = requests or server.send({})
         except StopIteration as stop:
-            return stop.value, said
+            return stop.value, replied
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_new_scheme_is_one_class_and_one_entry():
     shard = Shard(4, "toy", consistent=False)
-    outcome, said = toy_round(shard)
+    outcome, replied = toy_round(shard)
     assert outcome.survivors == (1, 2, 3, 4)
     assert shard.total_of(outcome) == shard.sum_of((1, 2, 3, 4))
-    assert [len(replies) for replies in said] == [4, 4]
+    assert [len(replies) for replies in replied] == [4, 4]
     shard.next_round()
     outcome, _ = toy_round(shard, gone={3})
     assert outcome.survivors == (1, 2, 4)

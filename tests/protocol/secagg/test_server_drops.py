@@ -63,7 +63,7 @@ def test_the_server_stops_at_the_step_that_too_few_finished(step, did, takes):
     shard = Shard(5, min_crowd=4)
     reached = []
 
-    def request(at, client, data):  # noqa: ARG001  every hook is called alike
+    def request(at, client, data):  # noqa: ARG001  all hooks have the same signature
         reached.append(at)
         return data
 
@@ -82,7 +82,7 @@ def test_the_server_drops_a_client_that_deals_in_the_name_of_another():
 
 @pytest.mark.parametrize("dealer", [1, VICTIM, 5])
 def test_the_server_drops_a_client_whose_share_does_not_match_its_commitment(dealer):
-    """Shares of a living peer's seed, of its own, and of a dropped peer's mask key; the others still unmask the sum."""
+    """Shares of a surviving peer's seed, of its own, and of a dropped peer's mask key."""
     shard = Shard(6)
 
     def wrong(reveal: Reveal):
@@ -106,7 +106,7 @@ def test_the_server_drops_a_client_that_does_not_reveal_exactly_one_share_per_de
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_secret_that_cannot_be_rebuilt_closes_the_shard_with_its_reason(gone, monkeypatch):
-    """A malicious dealer commits to shares that lie on no polynomial: nobody can tell before they are put together."""
+    """A malicious dealer commits to shares that lie on no polynomial, which shows only when they are combined."""
     shard = Shard(6)
     honest = round_client._cut
 

@@ -85,7 +85,7 @@ def test_a_wrong_share_gives_a_wrong_secret():
 
 def test_places_must_not_be_zero_or_empty():
     for shares in ({}, {0: 5, 1: 6}):
-        with pytest.raises(PeerError, match="distinct and not 0"):
+        with pytest.raises(PeerError, match="distinct and nonzero"):
             combine(shares)
 
 

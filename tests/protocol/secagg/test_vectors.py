@@ -49,7 +49,7 @@ def test_the_context_is_as_written(vector):
 
 
 @pytest.mark.parametrize("vector", GOOD, ids=name_of)
-def test_the_clients_say_what_is_written(vector):
+def test_the_clients_reply_as_written(vector):
     states = {}
     for message in vector["messages"]:
         client = message["client"]
@@ -71,11 +71,11 @@ def replay(vector, replies):
     requests = next(server)
     steps = list(dict.fromkeys(message["step"] for message in replies))
     for step in steps:
-        said = [message for message in replies if message["step"] == step]
-        for message in said:
+        given = [message for message in replies if message["step"] == step]
+        for message in given:
             assert requests[message["client"]].hex() == message.get("request", requests[message["client"]].hex())
         try:
-            requests = server.send({message["client"]: bytes.fromhex(message["reply"]) for message in said})
+            requests = server.send({message["client"]: bytes.fromhex(message["reply"]) for message in given})
             requests = requests or server.send({})
         except StopIteration as stop:
             return stop.value
@@ -83,7 +83,7 @@ def replay(vector, replies):
 
 
 @pytest.mark.parametrize("vector", GOOD, ids=name_of)
-def test_the_server_asks_what_is_written_and_finds_the_sum(vector):
+def test_the_server_asks_as_written_and_finds_the_sum(vector):
     outcome = replay(vector, vector["messages"])
     assert list(outcome.survivors) == vector["survivors"]
     assert [int(word) % 2 ** vector["terms"]["ring"] for word in outcome.total] == vector["sum"]

@@ -1,4 +1,4 @@
-"""The cryptography, all of it from `cryptography`, under the few names that the protocol needs.
+"""The cryptographic primitives of the protocol, all of them from `cryptography`.
 
 HKDF-SHA-256 (RFC 5869), X25519 (RFC 7748), Ed25519 (RFC 8032), AES-256-GCM and AES-256-CTR (NIST SP 800-38D and A).
 Nothing here draws randomness: secrets come in as arguments.
@@ -50,7 +50,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Compare in a time that does not tell where the two differ."""
+    """Compare in constant time."""
     return hmac.compare_digest(one, other)
 
 
@@ -60,14 +60,14 @@ def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) 
 
 
 def public_exchange_key(private: bytes) -> bytes:
-    """Return the public X25519 key of a private one."""
+    """Return the public half of a private X25519 key."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def agreement(private: bytes) -> Callable[[bytes], bytes]:
-    """Return what gives the X25519 secret with a public key; to read a private key costs as much as to agree.
+    """Return a function from a public key to the X25519 secret; loading the private key once halves the cost.
 
-    A public key of small order, which would make the secret all zero, is the peer's fault.
+    A public key of small order, which would make the secret all zero, raises `PeerError`.
     """
     key = X25519PrivateKey.from_private_bytes(private)
 
@@ -83,12 +83,12 @@ def agreement(private: bytes) -> Callable[[bytes], bytes]:
 
 
 def check_exchange_key(public: bytes) -> None:
-    """Raise `PeerError` for a public key with which nobody can agree on a secret: any private key shows it."""
-    _agree_for_nothing(public)
+    """Raise `PeerError` for a public key of small order; any private key reveals it."""
+    _probe(public)
 
 
 def public_key(seed: bytes) -> bytes:
-    """Return the public Ed25519 key of a private one."""
+    """Return the public half of a private Ed25519 key."""
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 
 
@@ -98,7 +98,7 @@ def sign(seed: bytes, message: bytes) -> bytes:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> None:
-    """Raise `PeerError` unless the signature is the key's own on this message."""
+    """Raise `PeerError` unless the signature on this message verifies under this key."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -106,12 +106,12 @@ def verify(public: bytes, message: bytes, signature: bytes) -> None:
 
 
 def seal(key: bytes, plain: bytes, *, associated: bytes) -> bytes:
-    """Encrypt and authenticate the one message that this key will ever seal; 16 bytes longer than the plain text."""
+    """Encrypt and authenticate the only message that this key ever seals; adds 16 bytes."""
     return AESGCM(key).encrypt(_ONE_MESSAGE, plain, associated)
 
 
 def unseal(key: bytes, sealed: bytes, *, associated: bytes) -> bytes:
-    """Open a sealed message, or raise `PeerError` if one bit of it or of what it is bound to differs."""
+    """Decrypt a sealed message, or raise `PeerError` if it or its associated data was changed."""
     try:
         return AESGCM(key).decrypt(_ONE_MESSAGE, sealed, associated)
     except InvalidTag:
@@ -119,7 +119,7 @@ def unseal(key: bytes, sealed: bytes, *, associated: bytes) -> bytes:
 
 
 class Keystream:
-    """The bytes of AES-256-CTR under one key, from a zero IV; `skip` blocks of 16 bytes are passed over."""
+    """The AES-256-CTR keystream of one key from a zero IV, after `skip` blocks of 16 bytes."""
 
     def __init__(self, key: bytes, *, skip: int = 0) -> None:
         if len(key) != KEY_BYTES:
@@ -128,9 +128,9 @@ class Keystream:
 
     def fill(self, out: memoryview) -> None:
         """Overwrite `out`, at most 512 KiB, with the next bytes; nothing is allocated and the GIL is released."""
-        if len(out) > len(_ZEROS):  # The rest would stay as it is, which for a mask means bare.
+        if len(out) > len(_ZEROS):  # The rest would stay unmasked.
             raise ConfigError(f"{len(out)} bytes of keystream at a time; fill at most {len(_ZEROS)}")
         self._encryptor.update_into(_ZEROS[: len(out)], out)
 
 
-_agree_for_nothing = agreement(bytes(KEY_BYTES))
+_probe = agreement(bytes(KEY_BYTES))

@@ -26,7 +26,7 @@ _SIGNED = {16: "<i2", 24: "<i4", 32: "<i4", 64: "<i8"}
 class Ring(msgspec.Struct, frozen=True):
     """The integers modulo 2^bits.
 
-    The ring of 24 bits is held in words of 32, whose upper byte means nothing and is not sent.
+    The 24-bit ring is stored in 32-bit words, whose upper byte is meaningless and not sent.
     """
 
     bits: Width
@@ -46,21 +46,21 @@ class Ring(msgspec.Struct, frozen=True):
         return np.zeros(length, self.dtype)
 
     def check(self, words: Words, length: int) -> None:
-        """Refuse what is not a flat vector of this ring of this length: a caller's mistake, not a peer's."""
+        """Raise `ConfigError` unless the words are a flat vector of this ring and length."""
         if words.dtype != self.dtype or words.shape != (length,):
             raise ConfigError(
                 f"a vector of {words.dtype} and shape {words.shape}; this round adds {length} words of {self.dtype}"
             )
 
     def pack(self, words: Words) -> memoryview:
-        """Return the bytes to send; a view of the words themselves, except in the ring of 24 bits."""
+        """Return the bytes to send: a view of the words, except in the 24-bit ring."""
         plain = np.ascontiguousarray(words).view(np.uint8)
         if self.bits == 24:
             plain = plain.reshape(-1, 4)[:, :3].reshape(-1)
         return plain.data
 
     def add_packed(self, total: Words, payload: bytes | memoryview) -> None:
-        """Add a vector that came over the wire to a total, in place; one of another length is the peer's fault."""
+        """Add a vector received over the wire to a total, in place; another length raises `PeerError`."""
         if len(payload) != len(total) * self.wire_bytes:
             raise PeerError(
                 f"an upload of {len(payload)} bytes; {len(total)} words of {self.bits} bits "
@@ -72,13 +72,13 @@ class Ring(msgspec.Struct, frozen=True):
             np.add(total, np.frombuffer(payload, self.dtype), out=total)
 
     def signed(self, words: Words) -> npt.NDArray[np.signedinteger[Any]]:
-        """Return the representatives from -2^(bits-1) to 2^(bits-1) - 1; a view where the word has no spare bits."""
+        """Return the representatives from -2^(bits-1) to 2^(bits-1) - 1: a view, except in the 24-bit ring."""
         signed = words.view(_SIGNED[self.bits])
         return (signed << 8) >> 8 if self.bits == 24 else signed
 
 
 def largest_bits(ring: int, terms: int) -> int:
-    """Return the most fixed-point bits q with which a sum of `terms` numbers up to 2^(q-1) - 1 cannot wrap around."""
+    """Return the most fixed-point bits q for which a sum of `terms` numbers up to 2^(q-1) - 1 cannot wrap around."""
     most: int = (2**ring - 1) // (2 * terms)
     return (most + 1).bit_length()
 

@@ -40,7 +40,7 @@ def accept(member: Member, terms: Terms) -> None:
     if member.id not in terms.members:
         raise Refusal(f"client {member.id} is not among the members of shard {terms.shard}")
     if strangers := [client for client in terms.members if client not in member.roster]:
-        raise Refusal(f"client {strangers[0]} is not on the roster: nobody vouches for its key")
+        raise Refusal(f"client {strangers[0]} is not on the roster, so its key is not authenticated")
     if member.shard is not None and tuple(sorted(member.shard(terms.round))) != terms.members:
         raise Refusal("the members are not those that the roster, the round and the seed assign to this client's shard")
     if terms.noise < member.noise:
@@ -105,8 +105,8 @@ def _check_balance(terms: Terms) -> None:
     if not terms.weights:
         return
     *others, heaviest = sorted(terms.weights)
-    if heaviest > (company := sum(others[: terms.min_crowd - 1 - terms.colluders])):
+    if heaviest > (others_weight := sum(others[: terms.min_crowd - 1 - terms.colluders])):
         raise ConfigError(
-            f"a member of weight {heaviest} may be opened with honest others whose weights sum to {company}; "
-            "lower the cap until nobody outweighs those it hides among"
+            f"a member of weight {heaviest} may be opened with honest others whose weights sum to {others_weight}; "
+            "lower the cap until no member outweighs those it hides among"
         )

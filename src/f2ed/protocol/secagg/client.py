@@ -1,7 +1,7 @@
 """The client's entry point, for every scheme.
 
 Every step is a function from state and request to state and reply; `step` picks it from the scheme of the terms. A
-client refuses whatever could cost its privacy, which ends its own part in the round and nobody else's.
+client refuses whatever could cost its privacy, which ends the round for itself and for no other client.
 """
 
 from typing import NamedTuple

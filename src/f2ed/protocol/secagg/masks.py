@@ -1,7 +1,7 @@
-"""Masks: AES-256-CTR read as little-endian words and added to, or taken from, a vector in place.
+"""Masks: AES-256-CTR read as little-endian words and added to, or subtracted from, a vector in place.
 
-One pass over the vector in cache-sized blocks, all masks on each block, costs AES and one addition per mask and
-little else. CTR can start anywhere, so that two threads halve one vector.
+One pass over the vector in cache-sized blocks, with all masks on each block, costs little more than AES and one
+addition per mask. CTR can start anywhere, so that several threads share one vector.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from f2ed.protocol.primitives.ring import BLOCK, Words
 
 __all__ = ["Mask", "add_masks"]
 
-# Below this many bytes of mask in all, starting a thread costs more than it saves.
+# Below this many bytes of masks in total, starting a thread costs more than it saves.
 _WORTH_A_THREAD = 1 << 22
 _CIPHER_BLOCK = 16
 
 
 class Mask(NamedTuple):
-    """One mask: its key, and whether it is added or taken away."""
+    """One mask: its key, and whether it is added or subtracted."""
 
     key: bytes
     negative: bool
@@ -40,13 +40,13 @@ def add_masks(words: Words, masks: Sequence[Mask], *, threads: int = 2) -> None:
     part = -(-len(words) // (threads * block)) * block
     with ThreadPoolExecutor(threads - 1) as pool:
         work = [pool.submit(_add_from, words[i : i + part], i, masks) for i in range(part, len(words), part)]
-        _add_from(words[:part], 0, masks)  # the caller's own thread takes its share
+        _add_from(words[:part], 0, masks)  # the caller's thread does its part
     for done in work:
         done.result()
 
 
 def _add_from(words: Words, start: int, masks: Sequence[Mask]) -> None:
-    """Mask a stretch of the vector that begins at word `start`, which is a multiple of the block."""
+    """Mask a part of the vector that begins at word `start`, a multiple of the block."""
     skip = start * words.itemsize // _CIPHER_BLOCK
     streams = [(Keystream(mask.key, skip=skip), np.subtract if mask.negative else np.add) for mask in masks]
     step = BLOCK // words.itemsize

@@ -1,7 +1,7 @@
 """What travels: one frozen struct per message, packed as MessagePack arrays, with bounds on every field.
 
 A request goes from the server to one client, a reply back. Every decoder raises `PeerError` and nothing else, and
-allocates no more than a small multiple of what it was given. The messages of a single scheme stand in its own file.
+allocates no more than a small multiple of its input. Messages of a single scheme are defined with it.
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ class Redacted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Phase(Redacted, frozen=True):
-    """Where a client stands in a round of several steps; a scheme defines its own phases, each with a tag."""
+    """The stage of a client in a round of several steps; a scheme defines its own phases, each with a tag."""
 
 
 @final

@@ -1,7 +1,7 @@
 """Write the transcript vectors of the secure aggregation: `python -m tests.protocol.secagg.vectors.generate`.
 
 `secagg_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply, and the sum.
-`secagg_bad.json` holds single messages that must be refused, with what the refusal must say: to a client in a given
+`secagg_bad.json` holds single messages that must be refused, with what the refusal must contain: to a client in a given
 state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given.
 """
 
@@ -57,7 +57,7 @@ def first(items: tuple, **changes) -> tuple:
     return (replace(items[0], **changes), *items[1:])
 
 
-# What the server says to client 2 of five, and what must be in its refusal.
+# What the server sends to client 2 of five, and what must be in its refusal. The names seed the vectors.
 TO_CLIENT = {
     "a peer's mask key is substituted": (
         "share", lambda m: Peers(first(m.advertisements, mask=flip(m.advertisements[0].mask))), "does not verify"),
@@ -85,7 +85,7 @@ TO_CLIENT = {
     "a step is skipped": ("confirm", lambda _: Confirmations(()), "out of order"),
 }  # fmt: skip
 
-# What client 2 of five says to the server, and why it must be dropped.
+# What client 2 of five sends to the server, and why it must be dropped.
 TO_SERVER = {
     "keys with a bad signature": ("advertise", Advertisement, lambda m: replace(m, signature=bytes(64)), "not verify"),
     "keys in another's name": ("advertise", Advertisement, lambda m: replace(m, client=3), "in the name of client 3"),

@@ -28,7 +28,7 @@ class Clear(Scheme):
     masked: ClassVar[bool] = False
     steps: ClassVar[Mapping[type[Request], ClientStep]] = {AskUpload: upload}
 
-    def quorum(self, members: int, colluders: int = 0) -> Quorum:  # noqa: ARG002  nobody hides
+    def quorum(self, members: int, colluders: int = 0) -> Quorum:  # noqa: ARG002  there is no crowd
         """Return one of each: a sum of any number may be opened."""
         return Quorum(1, 1)
 

@@ -100,7 +100,7 @@ def confirm(
     request: Alive,
     state: ClientState,
     member: Member,
-    local: Local,  # noqa: ARG001  every step is called alike
+    local: Local,  # noqa: ARG001  all steps have the same signature
 ) -> tuple[ClientState, Confirmation | Reveal]:
     """Step 3: sign who is alive, so that the others can see that all received the same list.
 
@@ -120,7 +120,7 @@ def reveal(
     request: Confirmations,
     state: ClientState,
     member: Member,
-    local: Local,  # noqa: ARG001  every step is called alike
+    local: Local,  # noqa: ARG001  all steps have the same signature
 ) -> tuple[ClientState, Reveal]:
     """Step 4: reveal one share per dealer, once enough members signed the same list."""
     phase = state.phase

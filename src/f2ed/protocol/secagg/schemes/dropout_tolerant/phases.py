@@ -1,4 +1,4 @@
-"""Where a client stands between two steps, with only the secrets that later steps need."""
+"""The phases of a client between two steps, with only the secrets that later steps need."""
 
 from typing import final
 
