@@ -54,7 +54,7 @@ def test_every_data_set_is_listed_with_its_state_and_how_to_get_it(capsys):
 def test_a_named_folder_is_looked_at_and_its_files_are_checked(tmp_path, capsys):
     put(tmp_path / "mine" / "mnist")
     entry = listed(capsys, f"mnist --data {tmp_path / 'mine'}")["mnist"]
-    assert (entry["state"], entry["place"]) == ("ready", "the folder named")
+    assert (entry["state"], entry["place"]) == ("ready", "the given folder")
     assert entry["folder"] == str(tmp_path / "mine" / "mnist")
     put(tmp_path / "mine" / "mnist", LABELS[:-1] + b"\x09")
     entry = listed(capsys, f"mnist --data {tmp_path / 'mine'}")["mnist"]
@@ -86,16 +86,16 @@ def test_fetching_shows_what_was_tried_and_ends_with_the_files_in_the_cache(tmp_
 
 def test_what_cannot_be_fetched_ends_in_one_sentence(monkeypatch):
     monkeypatch.setattr(command, "FETCHERS", ())
-    with pytest.raises(ConfigError, match="mnist is not in"):
+    with pytest.raises(ConfigError, match="mnist was not found in"):
         app("data mnist --fetch")
 
 
 def test_fetching_does_not_pass_over_a_damaged_file(tmp_path):
     put(tmp_path / "cache" / "f2ed" / "mnist", LABELS[:-1])
-    with pytest.raises(ConfigError, match=r"train-images-idx3-ubyte\.gz has 9 bytes where 10 belong"):
+    with pytest.raises(ConfigError, match=r"train-images-idx3-ubyte\.gz has 9 bytes, expected 10"):
         app("data mnist --fetch")
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"no data set 'cifar'; there are mnist, fashion-mnist, digits, synthetic"):
+    with pytest.raises(ConfigError, match=r"no data set 'cifar'; choose from mnist, fashion-mnist, digits, synthetic"):
         app("data cifar")

@@ -76,8 +76,8 @@ def jobs(training=None, sizes=SIZES, **changes):
 def digit_jobs(training, count=4):
     """Return jobs on the digits."""
     train = Digits()().train
-    dealt = split_samples(train, Iid()(train.labels.numpy(), 30, 0))
-    return [TrainingJob(number, dealt[number], training) for number in range(count)]
+    assigned = split_samples(train, Iid()(train.labels.numpy(), 30, 0))
+    return [TrainingJob(number, assigned[number], training) for number in range(count)]
 
 
 def reference(model, work):

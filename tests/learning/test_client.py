@@ -114,7 +114,7 @@ def test_a_start_of_ones_own_takes_the_place_of_the_global_weights():
 
 def test_weights_of_the_wrong_length_are_refused():
     network = Logistic()(SHAPE, 3, 0)
-    with pytest.raises(ConfigError, match="the model wants"):
+    with pytest.raises(ConfigError, match="but the model needs"):
         LocalTrainer(network).train(torch.zeros(3), jobs()[0], TrainingKey(0, 0, 0))
 
 

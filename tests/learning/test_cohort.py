@@ -144,7 +144,9 @@ def test_it_is_said_if_the_fastest_path_is_not_taken(monkeypatch):
     cohort = Cohort(network, workers=2, notify=said.append)
     cohort(flatten(network), work, seed=SEED, round_=ROUND)
     assert cohort.path == "vmap"
-    assert said == ["clients are trained by vmap: by hand does not suit the model (its gradients differ by up to 3)"]
+    assert said == [
+        "clients are trained by vmap: by hand cannot be used for this model (its gradients differ by up to 3)"
+    ]
 
 
 def test_no_jobs_give_no_rows():

@@ -73,7 +73,7 @@ def test_a_model_of_ones_own_gets_its_settings():
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("torch.nn", "is no import path"),
+        ("torch.nn", "is not an import path"),
         ("nowhere.at_all:Model", "cannot be imported"),
         ("torch.nn:NoSuchThing", "torch.nn has no NoSuchThing"),
         ("torch:pi", "is a float; it must be a class or a function"),

@@ -31,5 +31,5 @@ def test_without_momentum_updates_are_sent_as_they_are():
 
 
 def test_as_many_updates_as_clients_are_wanted():
-    with pytest.raises(ConfigError, match="1 updates came for 2 clients"):
+    with pytest.raises(ConfigError, match="found 1 updates for 2 clients"):
         ClientMomentum()(torch.ones(1, 2), [0, 1], MomentumState.empty(2, 2))

@@ -8,7 +8,7 @@ from f2ed.learning.client import TrainingJob
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.models import Logistic
 from f2ed.learning.optimizer import Training
-from f2ed.learning.poisoning import MaliciousTraining, _settled, honest_settings
+from f2ed.learning.poisoning import MaliciousTraining, _with_overrides, honest_settings
 from f2ed.learning.vector import flatten
 from tests.learning.cohorts import ROUND, SEED, jobs, reference
 
@@ -77,5 +77,5 @@ def test_the_honest_schedule_has_no_gaps():
     ],
 )
 def test_an_attack_trains_with_the_optimizer_it_asks_for(honest, asked, expected):
-    settled = _settled(Training(**honest), TrainingOverrides(**asked))
+    settled = _with_overrides(Training(**honest), TrainingOverrides(**asked))
     assert (settled.optimizer, settled.momentum) == expected

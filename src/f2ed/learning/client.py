@@ -24,7 +24,7 @@ __all__ = ["ClientData", "LocalTrainer", "TrainingJob", "TrainingKey", "batch_or
 
 
 class TrainingKey(NamedTuple):
-    """Whose turn it is in which round, and for the how many-th time: the key of the batch order."""
+    """Identifies one training: seed, round, client and repeat index. It keys the batch order and all random draws."""
 
     seed: int
     round: int
@@ -34,9 +34,9 @@ class TrainingKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """A client's samples: rows of a pool of images that many may share, and labels of its own.
+    """A client's samples: rows of a pool of images that clients may share, and the client's own labels.
 
-    An attacker who changes labels keeps the pool; one who paints into images brings a pool of its own.
+    An attack that changes labels keeps the pool; one that changes images brings its own.
     """
 
     pool: Tensor
@@ -44,18 +44,20 @@ class ClientData:
     labels: Tensor
 
     def __post_init__(self) -> None:
-        """Refuse a client without samples, or with labels for others."""
+        """Refuse a client without samples, or with more or fewer labels than images."""
         if not len(self.rows):
             raise ConfigError("a client without samples cannot train; give it some or leave it out")
         if len(self.rows) != len(self.labels):
-            raise ConfigError(f"a client has {len(self.rows)} images but {len(self.labels)} labels: as many are wanted")
+            raise ConfigError(
+                f"a client has {len(self.rows)} images but {len(self.labels)} labels; give one label per image"
+            )
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
     def of(cls, samples: Samples) -> "ClientData":
-        """Return all of `samples` as one client's."""
+        """Return all of `samples` as the data of one client."""
         return cls(samples.images, torch.arange(len(samples), device=samples.labels.device), samples.labels)
 
     @property
@@ -66,10 +68,10 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """One client's work in a round. Attackers may have settings, and more, of their own.
+    """One client's training in a round. Attackers may override the settings, and more.
 
-    `start` are weights other than the global ones; where `mask` `[d]` is false, a weight stays as it is;
-    `repeat` tells several trainings of one client in one round apart.
+    `start` are weights other than the global ones; where `mask` `[d]` is false, a weight stays unchanged;
+    `repeat` distinguishes several trainings of one client in one round.
     """
 
     client: int
@@ -82,23 +84,23 @@ class TrainingJob:
 
 
 def split_samples(samples: Samples, partition: Partition) -> list[ClientData]:
-    """Return each client's data as rows of the one pool; only row numbers and labels are copied."""
+    """Return each client's data as rows of one shared pool; only row numbers and labels are copied."""
     device = samples.labels.device
     rows = [torch.from_numpy(mine).to(device) for mine in partition.rows]
     return [ClientData(samples.images, mine, samples.labels[mine]) for mine in rows]
 
 
 def batch_order(key: TrainingKey, size: int, epochs: int) -> NDArray[np.int64]:
-    """Return the order `[epochs, size]` in which a client's samples are taken, keyed by the turn and the epoch."""
+    """Return the order `[epochs, size]` in which a client's samples are used, keyed by the training and the epoch."""
     return np.stack([stream(key[0], "batches", *key[1:], epoch).permutation(size) for epoch in range(epochs)])
 
 
 class LocalTrainer:
     """A copy of a model that trains one client after another.
 
-    With `channels_last` convolutions work on that memory layout, which is faster on a CPU and the same
-    up to rounding. A model that draws random numbers (dropout) is seeded by the key unless `seeded`
-    is off, which threads need: they share one generator.
+    With `channels_last` convolutions use that memory layout, which is faster on a CPU and equal up to rounding.
+    A model that draws random numbers (dropout) is seeded by the key unless `seeded` is False, as threads need:
+    they share one generator.
     """
 
     def __init__(self, model: nn.Module, *, channels_last: bool = False, seeded: bool = True) -> None:
@@ -112,7 +114,7 @@ class LocalTrainer:
         self._counts = [(buffer, buffer.clone()) for buffer in counts]
 
     def train(self, start: Tensor, job: TrainingJob, key: TrainingKey) -> Tensor:
-        """Return the client's update `[d]`: its weights and buffers after training, less those at the start."""
+        """Return the client's update `[d]`: its weights and buffers after training minus those at the start."""
         start = start if job.start is None else job.start
         self.load(start)
         data, training = job.data, job.training
@@ -134,13 +136,13 @@ class LocalTrainer:
         return flatten(self.model) - start
 
     def load(self, start: Tensor) -> None:
-        """Start from these weights, with counting buffers as the model came."""
+        """Start from these weights; integer buffers get their initial values."""
         load(self.model, start)
         for buffer, value in self._counts:
             buffer.copy_(value)
 
     def loss_and_gradient(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of a batch and its gradient, whose memory the next call uses again."""
+        """Return the mean loss of a batch and its gradient; the next call reuses the gradient's memory."""
         self.slope.zero_()
         if self.channels_last and images.dim() == 4:
             images = images.contiguous(memory_format=torch.channels_last)
@@ -149,7 +151,7 @@ class LocalTrainer:
         return loss.detach(), self.slope
 
     def _own_order(self, vector: Tensor) -> Tensor:
-        """Bring the trained part of a vector into the order of this copy's memory."""
+        """Return the trained part of a vector in the memory order of this copy."""
         return (
             reorder(vector[: self.layout.trained], self.layout) if self.channels_last else vector[: len(self.weights)]
         )

@@ -1,4 +1,4 @@
-"""Train all clients of a round, by whichever path is fastest for the model and the device."""
+"""Train all clients of a round by the fastest path for the model and the device."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -21,23 +21,23 @@ from f2ed.learning.vector import layout
 
 __all__ = ["Cohort"]
 
-# As many clients at once as keep their weights and gradients in a core's share of the cache.
+# So many clients at once that their weights and gradients fit into a core's share of the cache.
 _COORDINATES_AT_ONCE = 1 << 20
-# Convolutions of so many weights keep a GPU busy with one client, and those of many clients at once are slower.
+# With this many weights one client's convolutions keep a GPU busy, and batching clients is slower.
 _FILLS_A_GPU = 1 << 20
 
 
 class Cohort:
     """A model ready to train many clients, each from the same weights.
 
-    Plain stacks of layers go by hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups
-    or, with convolutions, one by one. Other models go by `vmap`, but convolutional ones on a CPU client by client in
-    threads, and so does a model that `vmap` refuses; wide convolutional ones on a GPU take turns. Whatever gives other
-    gradients than the reference is not used; `path` and `notify` tell what was chosen and why. All is in full float32,
-    also on a GPU that could do with less.
+    Plain stacks of layers use hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups or,
+    with convolutions, one by one. Other models use `vmap`, except convolutional models on a CPU and models that `vmap`
+    rejects, which are trained client by client in threads; wide convolutional models on a GPU are trained one client
+    after another. A path whose gradients differ from the reference is not used; `path` and `notify` report what was
+    chosen and why. Everything is computed in full float32, even where a GPU defaults to less.
 
-    An update depends on the seed, the round, the client's number and its job alone: not on which other
-    clients train, nor on the number of workers.
+    An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
+    nor on the number of workers.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Cohort:
     def __call__(self, start: Tensor, jobs: Sequence[TrainingJob], *, seed: int, round_: int) -> Tensor:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
-        with _precisely(self.device):
+        with _full_precision(self.device):
             if jobs and not self.path:
                 self._choose(start, jobs[0])
             if self._locals:
@@ -72,42 +72,42 @@ class Cohort:
         return out
 
     def _choose(self, start: Tensor, job: TrainingJob) -> None:
-        """Choose the path, and make what each worker needs for it."""
+        """Choose the path, and create what each worker needs for it."""
         on_cpu, reference = self.device.type == "cpu", LocalTrainer(self.model)
         if is_stochastic(reference, start, job.data):
-            # Threads and vmap would draw in an order of their own.
+            # Threads and vmap would draw in another order.
             self.path, self._locals = "one by one", [reference]
-            self.notify("the model draws random numbers as it trains: clients are trained one by one")
+            self.notify("the model draws random numbers during training: clients are trained one by one")
             return
         wrong = ""
         for path, gradients in self._candidates():
-            complaint = disagreement(gradients[0], reference, start, job.data)
-            if complaint is None:
+            reason = disagreement(gradients[0], reference, start, job.data)
+            if reason is None:
                 self.path, self._gradients = path, gradients
                 if wrong:
                     self.notify(f"clients are trained by {path}: {wrong}")
                 if path == "vmap" and self._fills_the_gpu():
-                    # What vmap takes does not depend on the values, so that a step can be recorded.
+                    # A model that vmap accepts does not branch on values, so a step can be recorded.
                     self.path, self._gradients = "in turn", [one_by_one(self.model)]
                 return
-            wrong = f"{path} does not suit the model ({complaint})"
+            wrong = f"{path} cannot be used for this model ({reason})"
         if wrong:
             self.notify(f"clients are trained one at a time by each worker: {wrong}")
         self.path = "workers"
         self._locals = [LocalTrainer(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
 
     def _candidates(self) -> Iterator[tuple[str, list[Gradients]]]:
-        """Yield the ways to train many clients at once that may suit the model, fastest first."""
+        """Yield the ways to train many clients at once, fastest first."""
         on_cpu = self.device.type == "cpu"
         convolutions = OneByOne if on_cpu else _for_a_gpu()
-        by_hands = [hand for _ in range(self.workers) if (hand := stack_gradients(self.model, convolutions))]
-        if by_hands:
-            yield "by hand", list[Gradients](by_hands)
+        stacks = [stack for _ in range(self.workers) if (stack := stack_gradients(self.model, convolutions))]
+        if stacks:
+            yield "by hand", list[Gradients](stacks)
         if not (on_cpu and has_convolutions(self.model)):
             yield "vmap", [by_vmap(self.model) for _ in range(self.workers)]
 
     def _fills_the_gpu(self) -> bool:
-        """Say whether one client is enough to keep the GPU busy."""
+        """Return whether one client is enough to keep the GPU busy."""
         return self.device.type != "cpu" and has_convolutions(self.model) and self.layout.trained > _FILLS_A_GPU
 
     def _train_alone(self, start: Tensor, jobs: Sequence[TrainingJob], out: Tensor, seed: int, round_: int) -> None:
@@ -143,13 +143,13 @@ class Cohort:
                 if chunk == 1:
                     raise
                 chunk = -(-chunk // 2)
-                self.notify(f"the GPU's memory is too small for all clients: {chunk} at once")
+                self.notify(f"the GPU's memory is too small for all clients at once: trying {chunk}")
             else:
                 at += chunk
 
 
 def _for_a_gpu() -> type[Convolutions] | None:
-    """Return the convolutions for many clients at once on a GPU; None where torch came without Triton."""
+    """Return the convolutions for many clients at once on a GPU; None where torch was built without Triton."""
     try:
         from f2ed.learning.fast.triton_convolutions import TritonConvolutions  # noqa: PLC0415  Triton comes with torch's builds for GPUs only
     except ModuleNotFoundError:
@@ -158,8 +158,8 @@ def _for_a_gpu() -> type[Convolutions] | None:
 
 
 @contextmanager
-def _precisely(device: torch.device) -> Iterator[None]:
-    """Work on this device, and in full float32: TF32, which torch allows convolutions, blurs updates by a percent."""
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Use this device and full float32: TF32, torch's default for convolutions, changes updates by about a percent."""
     if device.type != "cuda":
         yield
         return

@@ -1,4 +1,4 @@
-"""How good a model is, and what it says."""
+"""Evaluate a model: its accuracy and loss, and its predictions."""
 
 import copy
 from functools import partial
@@ -15,13 +15,13 @@ from f2ed.learning.vector import bind, load
 
 __all__ = ["Evaluator", "Score"]
 
-# What stays in a core's cache, and what keeps a GPU busy.
+# Images per slice: few enough for a core's cache, many enough to keep a GPU busy.
 _SLICE = 256
 _SLICE_ON_GPU = 10_000
 
 
 class Score(NamedTuple):
-    """The share of samples classified rightly, and the mean loss."""
+    """The share of samples classified correctly, and the mean loss."""
 
     accuracy: float
     loss: float
@@ -40,7 +40,7 @@ class Evaluator:
     def score(self, weights: Tensor, samples: Samples) -> Score:
         """Return accuracy and loss on the samples."""
         if not len(samples):
-            raise ConfigError("there are no samples to evaluate on; one at least is needed")
+            raise ConfigError("there are no samples to evaluate on; at least one is needed")
         scores = self.scores(weights, samples.images)
         right = (scores.argmax(1) == samples.labels).double().mean()
         return Score(float(right), float(cross_entropy(scores.double(), samples.labels)))
@@ -72,5 +72,5 @@ class Evaluator:
 
 
 def _sizes(total: int, size: int) -> list[int]:
-    """Return the sizes of slices: all `size`, and what is left (also if there is nothing at all)."""
+    """Return the sizes of the slices: `size` each, then the remainder; one empty slice if there is nothing."""
     return [size] * (total // size) + ([total % size] if total % size or not total else [])

@@ -1,7 +1,7 @@
-"""Training's settings, and one optimizer's step on flat vectors: one `[d]` or many `[n, d]` at once.
+"""Training settings, and one optimizer step on flat vectors: one `[d]` or many `[n, d]` at once.
 
-The steps are those of `torch.optim.SGD` and `torch.optim.Adam`. They work in place and never use the
-`alpha` of `add_`, which `torch.compile` has been seen to drop.
+The steps equal those of `torch.optim.SGD` and `torch.optim.Adam`. They work in place and never use the `alpha` of
+`add_`, which `torch.compile` has been seen to drop.
 """
 
 from typing import Annotated, Literal
@@ -23,9 +23,9 @@ _TINY = 1e-8
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a client trains: `local_epochs` passes over its data in batches of `batch`, the last of which may be short.
+    """How a client trains: `local_epochs` passes over its data in batches of `batch_size`; the last may be smaller.
 
-    The defaults are the paper's. `momentum` is that of local SGD; Adam has its usual constants.
+    The defaults are the paper's. `momentum` is that of local SGD; Adam uses its usual constants.
     """
 
     lr: Rate = 1e-3
@@ -38,7 +38,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         """Refuse a setting that would have no effect."""
         if self.optimizer == "adam" and self.momentum:
-            raise ConfigError("momentum is a setting of SGD; Adam has its own: leave momentum out or use sgd")
+            raise ConfigError("momentum is a setting of SGD, and the optimizer is adam; leave momentum out, or use sgd")
 
 
 def begin(training: Training, weights: Tensor) -> tuple[Tensor, ...]:
@@ -49,7 +49,7 @@ def begin(training: Training, weights: Tensor) -> tuple[Tensor, ...]:
 
 
 def step(training: Training, weights: Tensor, gradient: Tensor, state: tuple[Tensor, ...]) -> None:
-    """Move the weights one step, in place; the gradient is used up as scratch space."""
+    """Move the weights one step, in place; the gradient is overwritten."""
     if training.weight_decay:
         gradient.add_(weights * training.weight_decay)
     if training.optimizer == "adam":

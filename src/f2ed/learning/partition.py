@@ -1,4 +1,4 @@
-"""Deal the training samples out to the clients; no sample goes to two."""
+"""Assign the training samples to the clients; no sample goes to two."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -46,12 +46,12 @@ class Partition:
 
 
 class Partitioner(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """A way to deal samples out, by its settings."""
+    """A way to assign samples, by its settings."""
 
     def __call__(self, labels: NDArray[np.integer], clients: int, seed: int) -> Partition:
-        """Deal the samples with these labels to `clients` clients: the same deal for the same seed."""
+        """Assign the samples with these labels to `clients` clients; the same seed gives the same partition."""
         if not 1 <= clients <= len(labels):
-            raise ConfigError(f"{len(labels)} samples cannot serve {clients} clients; ask for 1 to {len(labels)}")
+            raise ConfigError(f"found {clients} clients for {len(labels)} samples; use 1 to {len(labels)} clients")
         every = np.asarray(labels, dtype=np.int64)
         return Partition(tuple(self.assign(every, clients, stream(seed, "partition"))), every)
 
@@ -61,59 +61,59 @@ class Partitioner(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
 
 
 class Iid(Partitioner, frozen=True, tag="iid"):
-    """Every client has as many samples as the next, drawn at random; the remainder (fewer than clients) is unused."""
+    """Every client has the same number of samples, drawn at random; the remainder (fewer than clients) is unused."""
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
-        """Cut one shuffle into equal pieces."""
+        """Split one permutation into equal parts."""
         size = len(labels) // clients
         return list(rng.permutation(len(labels))[: size * clients].reshape(clients, size))
 
 
 class Pathological(Partitioner, frozen=True, tag="pathological"):
-    """Every client has exactly `classes_per_client` labels, drawn at random, and as many samples as the next.
+    """Every client has exactly `classes_per_client` labels, drawn at random, and the same number of samples.
 
-    A label is given to as many clients as any other, to within one, and each client takes the same
-    number of each of its labels; so the rarest label decides how many samples are used.
+    Every label goes to the same number of clients, to within one, and each client has the same number of samples of
+    each of its labels, so the rarest label determines how many samples are used.
     """
 
     classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
-        """Give out labels first, then equal portions of each."""
+        """Assign labels first, then equal portions of each."""
         present, counts = _labels_for(labels, self.classes_per_client)
         chosen = _draw_labels(len(present), self.classes_per_client, clients, rng)
         portions = _portions(chosen, counts)
-        return _deal_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
+        return _assign_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
 
 
 class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
-    """Client i has the `classes_per_client` classes from the i-th on, in a circle.
+    """Client i has the `classes_per_client` classes from the i-th on, cyclically.
 
-    All who have a label have as many samples of it, and fewer than one for each of them are left over; so clients with
+    All clients with a label have the same number of samples of it, and almost all samples are used, so clients with
     frequent labels have more samples than others.
     """
 
     classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
-        """Give out labels in a circle, then equal portions of each."""
+        """Assign labels cyclically, then equal portions of each."""
         present, counts = _labels_for(labels, self.classes_per_client)
         chosen = (np.arange(clients)[:, None] + np.arange(self.classes_per_client)) % len(present)
-        return _deal_portions(labels, chosen, _portions(chosen, counts), rng)
+        return _assign_portions(labels, chosen, _portions(chosen, counts), rng)
 
 
 class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
     """Each label is split among the clients in proportions drawn from a Dirichlet(alpha) (Hsu et al. 2019).
 
-    A small alpha gives clients of few labels and very different sizes. Deals in which a client has
-    fewer than `min_samples` samples are drawn again, a hundred times at most.
+    A small alpha gives clients with few labels and very different sizes. A partition in which a client has fewer than
+    `min_samples` samples is drawn again, at most a hundred times.
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.5
     min_samples: Annotated[int, msgspec.Meta(ge=1)] = 1
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
-        """Cut each label's pile at the cumulated proportions."""
+        """Split each label's samples at the cumulative proportions."""
         for _ in range(100):
             owner = np.empty(len(labels), dtype=np.int64)
             for label in np.unique(labels):
@@ -127,7 +127,7 @@ class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
                 return np.split(by_owner, np.cumsum(sizes)[:-1])
         raise ConfigError(
             f"a hundred draws with alpha = {self.alpha:g} each left one of {clients} clients with fewer than "
-            f"{self.min_samples} samples; raise alpha, or ask for fewer clients"
+            f"{self.min_samples} samples; raise alpha, or use fewer clients"
         )
 
 
@@ -138,26 +138,28 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
     clients: tuple[tuple[int, ...], ...] = ()
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:  # noqa: ARG002  nothing is drawn
-        """Check what was given: right number of clients, none empty, every number valid and used once."""
+        """Check the lists: the right number of clients, none empty, every sample valid and used once."""
         lists = self._lists()
         if len(lists) != clients:
-            raise ConfigError(f"the assignment has {len(lists)} clients, the experiment {clients}; make them agree")
-        dealt = [np.asarray(rows, dtype=np.int64) for rows in lists]
-        if empty := [client for client, rows in enumerate(dealt) if not len(rows)]:
+            raise ConfigError(
+                f"the assignment has {len(lists)} clients, but the experiment has {clients}; make them agree"
+            )
+        assigned = [np.asarray(rows, dtype=np.int64) for rows in lists]
+        if empty := [client for client, rows in enumerate(assigned) if not len(rows)]:
             raise ConfigError(f"the assignment leaves client {empty[0]} without samples; give it some or leave it out")
-        every = np.concatenate(dealt)
+        every = np.concatenate(assigned)
         if every.min() < 0 or every.max() >= len(labels):
             wrong = int(every[(every < 0) | (every >= len(labels))][0])
-            raise ConfigError(f"the assignment names sample {wrong}; the data have samples 0 to {len(labels) - 1}")
+            raise ConfigError(f"the assignment names sample {wrong}; the data has samples 0 to {len(labels) - 1}")
         numbers, uses = np.unique(every, return_counts=True)
         if uses.max() > 1:
             twice = int(numbers[uses.argmax()])
-            raise ConfigError(f"the assignment gives sample {twice} out {uses.max()} times; once is the most")
-        return dealt
+            raise ConfigError(f"the assignment uses sample {twice} {uses.max()} times; use each sample once")
+        return assigned
 
     def _lists(self) -> tuple[tuple[int, ...], ...]:
         if bool(self.file) == bool(self.clients):
-            raise ConfigError("an assignment needs either `file` or `clients`, one of the two")
+            raise ConfigError("an assignment needs either `file` or `clients`; give one of the two")
         if not self.file:
             return self.clients
         try:
@@ -172,18 +174,20 @@ AnyPartition = Iid | Pathological | NeighboringClasses | Dirichlet | Assigned
 
 
 def _labels_for(labels: Indices, each: int) -> tuple[Indices, Indices]:
-    """Return the labels that the data have and how often, if there are enough of them for a client."""
+    """Return the labels of the data and their counts; refuse if there are too few labels for a client."""
     present, counts = np.unique(labels, return_counts=True)
     if each > len(present):
-        raise ConfigError(f"{each} labels per client were asked for, but the data have {len(present)}")
+        raise ConfigError(
+            f"found classes_per_client = {each}, but the data has {len(present)} classes; use at most {len(present)}"
+        )
     return present, counts
 
 
 def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator) -> Indices:
-    """Return `[clients, each]` distinct labels, every label used as often as the others to within one.
+    """Return `[clients, each]` distinct labels, every label used equally often to within one.
 
-    Each client takes the labels used least so far, ties broken at random; this keeps the counts
-    within one of each other at every step.
+    Each client takes the labels least used so far, ties broken at random, which keeps the counts within one of each
+    other at every step.
     """
     uses = np.zeros(labels, dtype=np.int64)
     chosen = np.empty((clients, each), dtype=np.int64)
@@ -194,22 +198,22 @@ def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator)
 
 
 def _portions(chosen: Indices, counts: Indices) -> Indices:
-    """Return how many samples of each label there are for each client that has chosen it."""
+    """Return how many samples of each label every client with that label gets."""
     return counts // np.maximum(np.bincount(chosen.ravel(), minlength=len(counts)), 1)
 
 
-def _deal_portions(labels: Indices, chosen: Indices, portions: Indices, rng: np.random.Generator) -> list[Indices]:
-    """Give each client, of each of its `chosen` labels, that label's portion: no sample to two."""
+def _assign_portions(labels: Indices, chosen: Indices, portions: Indices, rng: np.random.Generator) -> list[Indices]:
+    """Give each client the portion of each of its `chosen` labels; no sample goes to two."""
     if portions[chosen].min() == 0:
         raise ConfigError(
             f"{len(labels)} samples are too few for {len(chosen)} clients with {chosen.shape[1]} labels each: "
-            "one label has more takers than samples; ask for fewer clients or labels"
+            "one label has fewer samples than clients; use fewer clients or labels per client"
         )
     piles = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
     taken = np.zeros(len(piles), dtype=np.int64)
-    dealt = []
+    assigned = []
     for mine in chosen:
         parts = [piles[label][taken[label] : taken[label] + portions[label]] for label in mine]
         taken[mine] += portions[mine]
-        dealt.append(rng.permutation(np.concatenate(parts)))
-    return dealt
+        assigned.append(rng.permutation(np.concatenate(parts)))
+    return assigned

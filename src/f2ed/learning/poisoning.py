@@ -34,7 +34,7 @@ def honest_settings(training: Training) -> TrainingOverrides:
 class MaliciousTraining:
     """Trains the malicious clients of one round, as often as the attack asks; make a new one each round.
 
-    The first call draws the same batches as an honest client of that number would; each later one its own.
+    The first call uses the same batches as an honest client of that number would; each later call draws its own.
     """
 
     cohort: Cohort
@@ -57,11 +57,11 @@ class MaliciousTraining:
         proximal: ProximalTerm | None = None,
         mask: Array | None = None,
     ) -> Tensor:
-        """Train each client on its own data; return by how much each moved, `[m, d]`, on the training device."""
-        training, repeat = _settled(self.training, overrides), next(self._repeats)
+        """Train each client on its own data; return the updates, `[m, d]`, on the training device."""
+        training, repeat = _with_overrides(self.training, overrides), next(self._repeats)
         jobs = [
             TrainingJob(client, mine, training, repeat=repeat)
-            for client, mine in zip(self.clients, self._share_a_pool(data), strict=True)
+            for client, mine in zip(self.clients, self._in_one_pool(data), strict=True)
         ]
         if start is not None:
             jobs = [replace(job, start=row) for job, row in zip(jobs, self._tensor(start), strict=True)]
@@ -75,8 +75,8 @@ class MaliciousTraining:
             jobs = [replace(job, mask=row) for job, row in zip(jobs, masks, strict=True)]
         return self.cohort(self.model, jobs, seed=self.seed, round_=self.round)
 
-    def _share_a_pool(self, data: Sequence[Examples]) -> list[ClientData]:
-        """Put all images into one pool, so that clients can train together; the same images go in once."""
+    def _in_one_pool(self, data: Sequence[Examples]) -> list[ClientData]:
+        """Put all images into one pool, so that clients can be trained together; shared images go in once."""
         pools: dict[int, tuple[int, Tensor]] = {}
         end = 0
         for images, _ in data:
@@ -97,7 +97,7 @@ class MaliciousTraining:
         return torch.as_tensor(array, dtype=torch.float32, device=self.model.device)
 
 
-def _settled(training: Training, overrides: TrainingOverrides) -> Training:
+def _with_overrides(training: Training, overrides: TrainingOverrides) -> Training:
     """Return the honest settings with the overrides applied; a momentum implies SGD."""
     given = {
         "local_epochs": overrides.epochs,

@@ -1,4 +1,4 @@
-"""Threads with one torch thread each: torch's own collapse when many small operations meet a busy machine."""
+"""Threads with one torch thread each: torch's own threads slow down badly for small operations on a busy machine."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ Tool = TypeVar("Tool")
 
 
 def cores() -> int:
-    """Return the number of cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_in_threads(tasks: Iterable[Callable[[Tool], None]], tools: Sequence[Tool]) -> None:
-    """Run the tasks in as many threads as there are tools, each with one that no other uses meanwhile.
+    """Run the tasks in as many threads as there are tools; each task has one tool to itself while it runs.
 
-    The first failure is raised, and tasks not begun by then are dropped.
+    The first failure is raised, and tasks not started by then are cancelled.
     """
     idle = SimpleQueue[Tool]()
     for tool in tools:
@@ -41,5 +41,5 @@ def run_in_threads(tasks: Iterable[Callable[[Tool], None]], tools: Sequence[Tool
             done.result()
     finally:
         pool.shutdown(cancel_futures=True)
-        # What a thread sets is also the default of threads to come.
+        # What a thread sets also becomes the default of later threads.
         torch.set_num_threads(before)

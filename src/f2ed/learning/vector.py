@@ -1,6 +1,6 @@
-"""What the flat vector of a model is: its parameters, then its floating buffers (BatchNorm's statistics).
+"""A model as one flat vector: its parameters, then its floating-point buffers (BatchNorm's statistics).
 
-Integer buffers, such as BatchNorm's count of batches, are not sent: they do not average.
+Integer buffers, such as BatchNorm's batch counter, are not sent: they cannot be averaged.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def trained(self) -> int:
-        """The number of leading coordinates that are parameters; what follows are buffers."""
+        """The number of leading coordinates that are parameters; the rest are buffers."""
         return sum(self.sizes[: self.parameters])
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
@@ -58,7 +58,7 @@ def load(model: nn.Module, vector: Tensor) -> None:
     """Copy a vector into the model."""
     shape = layout(model)
     if vector.shape != (shape.dimension,):
-        raise ConfigError(f"the vector has shape {tuple(vector.shape)}, the model wants ({shape.dimension},)")
+        raise ConfigError(f"the vector has shape {tuple(vector.shape)}, but the model needs ({shape.dimension},)")
     with torch.no_grad():
         for tensor, part in zip(_tensors(model).values(), vector.split_with_sizes(shape.sizes), strict=True):
             tensor.copy_(part.view(tensor.shape))
@@ -67,16 +67,16 @@ def load(model: nn.Module, vector: Tensor) -> None:
 def bind(model: nn.Module, *, channels_last: bool = False) -> tuple[Tensor, Tensor]:
     """Move the model's tensors into one new vector, and its gradients into another; return both.
 
-    One operation on the two is then a whole step of an optimizer; the gradient has only the trained
-    coordinates. With `channels_last` the kernels of convolutions lie in that order within their part,
-    so that the vector is not the one of `flatten`: read and write it through the model.
+    An optimizer step is then one operation on the two; the gradient has only the trained coordinates. With
+    `channels_last` convolution kernels are stored in that order within their part, so the vector differs from that of
+    `flatten`: read and write it through the model.
     """
     shape = layout(model)
     vector = torch.empty(shape.dimension, device=flatten(model).device)
     gradient = torch.zeros_like(vector[: shape.trained])
     for part, tensor in zip(vector.split_with_sizes(shape.sizes), _tensors(model).values(), strict=True):
         view = _view(part, tensor.shape, channels_last=channels_last)
-        # Setting .data keeps the tensor itself, so that modules that share one still do.
+        # Setting .data keeps the tensor object, so modules that share it still do.
         tensor.data = view.copy_(tensor.detach())
     for part, parameter in zip(
         gradient.split_with_sizes(shape.sizes[: shape.parameters]), model.parameters(), strict=True
@@ -107,7 +107,7 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
     tensors = {**dict(model.named_parameters()), **buffers}
     if not tensors:
-        raise ConfigError("the model has no parameters: there is nothing to train")
+        raise ConfigError("the model has no parameters; there is nothing to train")
     if other := {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32}:
         name, dtype = next(iter(other.items()))
         raise ConfigError(f"the model's {name} is {dtype}; updates are float32, so call .float() on the model")

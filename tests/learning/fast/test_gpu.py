@@ -31,8 +31,8 @@ MODELS = {
 
 def gpu_jobs(training, partition=None, clients=5, **changes):
     train = Synthetic(train=300, test=9, classes=3, side=6)().train.to("cuda")
-    dealt = split_samples(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
-    return [TrainingJob(number, data, training, **changes) for number, data in enumerate(dealt)]
+    assigned = split_samples(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
+    return [TrainingJob(number, data, training, **changes) for number, data in enumerate(assigned)]
 
 
 @pytest.mark.parametrize("name", MODELS)

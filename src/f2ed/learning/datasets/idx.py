@@ -16,29 +16,29 @@ _UNSIGNED_BYTE = 0x08
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the content of a file, decompressed if it is gzip by its first bytes (its name does not matter)."""
+    """Return the content of a file, decompressed if its first bytes are those of gzip."""
     content = path.read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
     try:
         return gzip.decompress(content)
     except (EOFError, gzip.BadGzipFile, zlib.error) as broken:
-        raise ConfigError(f"{path} is cut or damaged gzip ({broken}); delete it and fetch it again") from None
+        raise ConfigError(f"{path} is truncated or damaged gzip ({broken}); delete it and fetch it again") from None
 
 
 def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
-    """Return the array in `content`, read-only; `name` is what an error calls it."""
+    """Return the array in `content`, read-only; `name` is used in errors."""
     if len(content) < 4 or content[:3] != bytes([0, 0, _UNSIGNED_BYTE]):
         raise ConfigError(
             f"{name} starts with {content[:4].hex() or 'nothing'}, but an IDX file of bytes starts with 000008..; "
-            "it is another kind of file, so delete it and fetch it again"
+            "this is another kind of file: delete it and fetch it again"
         )
     dimensions = content[3]
     start = 4 + 4 * dimensions
     shape = tuple(np.frombuffer(content[4:start], dtype=">u4").tolist()) if len(content) >= start else None
     wanted = start + math.prod(shape) if shape is not None else start
     if len(content) != wanted:
-        raise ConfigError(f"{name} has {len(content)} bytes where {wanted} belong; delete it and fetch it again")
+        raise ConfigError(f"{name} has {len(content)} bytes, expected {wanted}; delete it and fetch it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape or ())
 
 

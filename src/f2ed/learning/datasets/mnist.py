@@ -28,16 +28,16 @@ _WHITE = 255
 
 
 class Mnist(Dataset, frozen=True, tag="mnist"):
-    """Handwritten digits, 28 x 28; `normalize` gives pixels the mean 0 and deviation 1 of the training set.
+    """Handwritten digits, 28 x 28; `normalize` scales pixels to mean 0 and deviation 1 over the training set.
 
-    With "raw" that is done to pixels from 0 to 255 as if they went from 0 to 1, so that they go up to 827: a script of
-    the paper's authors has it so (`experiments/few_classes_released.toml`).
+    With "raw" the same mean and deviation are applied to pixels from 0 to 255, which then reach 827, as in a script of
+    the paper's released code (`experiments/few_classes_released.toml`).
     """
 
     normalize: bool | Literal["raw"] = True
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
-        """Return the data, found or fetched."""
+        """Return the data, downloaded if missing."""
         paths = obtain(MNIST, folder, FETCHERS, progress, notify)
         scale = _WHITE if self.normalize == "raw" else 1
         return load(MNIST, paths, (_MEAN / scale, _DEVIATION / scale) if self.normalize else None)

@@ -16,10 +16,10 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Synthetic(Dataset, frozen=True, tag="synthetic"):
-    """Noisy random patterns: for quick runs, and where the number of samples or classes must be free.
+    """Noisy random patterns, for quick runs with any number of samples or classes.
 
-    Classes are as frequent as each other (to within one sample); `noise` is the deviation of the
-    Gaussian added to the pattern, before pixels are cut to [0, 1].
+    Classes are equally frequent (to within one sample); `noise` is the standard deviation of the Gaussian added to
+    the pattern, before pixels are clipped to [0, 1].
     """
 
     train: Count = 2000
@@ -30,7 +30,7 @@ class Synthetic(Dataset, frozen=True, tag="synthetic"):
     seed: int = 0
 
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:  # noqa: ARG002  nothing to look for
-        """Return the data, drawn anew but always the same for one seed."""
+        """Return the data; the same seed always gives the same data."""
         patterns = stream(self.seed, "synthetic", "patterns").random((self.classes, 1, self.side, self.side))
         return Data(
             train=self._draw(patterns, self.train, "train"),

@@ -1,4 +1,4 @@
-"""Lay out the batches of many clients side by side: which samples each of them takes at each step."""
+"""The batches of many clients side by side: which samples each of them uses at each step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ __all__ = ["BatchPlan", "plan_batches"]
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """The batches of clients with the same settings and the same pool of images, longest client first.
+    """The batches of clients with the same settings and the same pool of images, clients with most data first.
 
-    `index` (rows of the pool), `labels` and `shares` are `[steps, n, batch]`. A short batch is padded
-    with samples of share zero. At step s the first `active[s]` clients still train. `places` says
-    which of the jobs given each client's is.
+    `index` (rows of the pool), `labels` and `shares` are `[steps, n, batch]`. A short batch is padded with samples of
+    share zero. At step s the first `active[s]` clients still train. `places` maps each client to its position in the
+    list of jobs.
     """
 
     jobs: tuple[TrainingJob, ...]
@@ -61,16 +61,16 @@ class BatchPlan:
 
 
 def plan_batches(jobs: Sequence[TrainingJob], seed: int, round_: int) -> list[BatchPlan]:
-    """Return one plan for each kind of job: settings, pool, and whether pulled or masked."""
+    """Return one plan for each kind of job: settings, pool, and whether it has a proximal term or a mask."""
 
     def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
         return id(job.data.pool), *msgspec.structs.astuple(job.training), job.proximal is None, job.mask is None
 
-    return [_lay_out(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
+    return [_plan(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 
 
-def _lay_out(places: list[int], jobs: Sequence[TrainingJob], seed: int, round_: int) -> BatchPlan:
+def _plan(places: list[int], jobs: Sequence[TrainingJob], seed: int, round_: int) -> BatchPlan:
     places.sort(key=lambda place: -len(jobs[place].data))
     mine = [jobs[place] for place in places]
     training, data = mine[0].training, [job.data for job in mine]
@@ -93,7 +93,7 @@ def _lay_out(places: list[int], jobs: Sequence[TrainingJob], seed: int, round_: 
 
 
 def _batches(key: TrainingKey, size: int, training: Training) -> tuple[np.ndarray, np.ndarray]:
-    """Return one client's samples and shares, both `[steps, batch]`, in the order of the reference."""
+    """Return one client's samples and shares, both `[steps, batch]`, in the order of the reference path."""
     short = -size % training.batch_size
     order = np.pad(batch_order(key, size, training.local_epochs), ((0, 0), (0, short)))
     share = np.full((len(order), size + short), 1 / training.batch_size, dtype=np.float32)

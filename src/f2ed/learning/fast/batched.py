@@ -1,4 +1,4 @@
-"""Train many clients at once: one matrix of weights, one gradient call and one optimizer's step for all of them."""
+"""Train many clients at once: one weight matrix, one gradient call and one optimizer step for all of them."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from f2ed.learning.optimizer import begin, step
 
 __all__ = ["Recordings", "train_batched", "train_in_turn"]
 
-# Recording a step costs about five of them.
+# Recording a step costs as much as about five steps.
 _WORTH_RECORDING = 20
 
 Recordings = dict[tuple[object, ...], "_Recording"]
@@ -24,11 +24,11 @@ Recordings = dict[tuple[object, ...], "_Recording"]
 def train_batched(start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients) -> None:
     """Train the plan's clients and write their updates into the rows of `out`.
 
-    Buffers do not change in models that can be trained so; their part of an update is zero. On a GPU the
-    steps of clients of equal length are recorded once and replayed, which spares the launches.
+    Buffers do not change in models that can be trained this way; their part of an update is zero. On a GPU the
+    steps of clients with equally many batches are recorded once and replayed, which saves kernel launches.
     """
-    begun = _begun(start, trained, plan)
-    training = _Training(plan, start[trained:], begun, gradients)
+    initial = _initial(start, trained, plan)
+    training = _Training(plan, start[trained:], initial, gradients)
     if start.is_cuda and len(plan.active) >= _WORTH_RECORDING and plan.active[-1] == plan.clients:
         _Recording(training, plan).replay(plan)
     else:
@@ -36,7 +36,7 @@ def train_batched(start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gra
             images = _pick(plan, plan.index[at, :active])
             training.step(images, plan.labels[at, :active], plan.shares[at, :active])
     rows = torch.tensor(plan.places, device=out.device)
-    out[rows, :trained] = training.weights.sub_(begun)
+    out[rows, :trained] = training.weights.sub_(initial)
     out[rows, trained:] = 0
 
 
@@ -44,7 +44,7 @@ def train_batched(start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gra
 def train_in_turn(
     start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients, recordings: Recordings
 ) -> None:
-    """Train the plan's clients on a GPU one after another, for models that keep it busy with one client.
+    """Train the plan's clients on a GPU one after another, for models of which one client keeps it busy.
 
     All clients of a run replay the same recorded step, which is kept in `recordings`; those with a proximal term or a
     mask, which few attackers have, record their own.
@@ -55,44 +55,44 @@ def train_in_turn(
         if job.proximal is not None or job.mask is not None:
             train_batched(start, trained, mine, out, gradients)
             continue
-        begun = _begun(start, trained, mine)
+        initial = _initial(start, trained, mine)
         kind = *msgspec.structs.astuple(mine.training), mine.pool.shape[1:]
         if kind not in recordings:
-            recordings[kind] = _Recording(_Training(mine, start[trained:].clone(), begun, gradients), mine)
+            recordings[kind] = _Recording(_Training(mine, start[trained:].clone(), initial, gradients), mine)
         recording = recordings[kind]
-        recording.training.restart(begun, start[trained:])
+        recording.training.restart(initial, start[trained:])
         recording.replay(mine)
-        torch.sub(recording.training.weights[0], begun[0], out=out[place, :trained])
+        torch.sub(recording.training.weights[0], initial[0], out=out[place, :trained])
         out[place, trained:] = 0
 
 
-def _begun(start: Tensor, trained: int, plan: BatchPlan) -> Tensor:
-    """Return the weights `[n, t]` that the clients begin with."""
+def _initial(start: Tensor, trained: int, plan: BatchPlan) -> Tensor:
+    """Return the initial weights `[n, t]` of the clients."""
     return torch.stack([(start if job.start is None else job.start)[:trained] for job in plan.jobs])
 
 
 class _Training:
-    """The state of some clients' training."""
+    """The training state of some clients."""
 
-    def __init__(self, plan: BatchPlan, buffers: Tensor, begun: Tensor, gradients: Gradients) -> None:
+    def __init__(self, plan: BatchPlan, buffers: Tensor, initial: Tensor, gradients: Gradients) -> None:
         self.settings = plan.training
-        self.buffers, self.begun, self.gradients = buffers, begun, gradients
-        self.weights = begun.clone()
+        self.buffers, self.initial, self.gradients = buffers, initial, gradients
+        self.weights = initial.clone()
         self.state = begin(self.settings, self.weights)
-        self.proximal, self.mask = _proximal(plan, begun.shape[1]), _mask(plan, begun.shape[1])
+        self.proximal, self.mask = _proximal(plan, initial.shape[1]), _mask(plan, initial.shape[1])
         settings = self.settings
         only_sgd = settings.optimizer == "sgd" and not settings.momentum and not settings.weight_decay
         self.plain = only_sgd and self.proximal is None and self.mask is None
 
-    def restart(self, begun: Tensor, buffers: Tensor) -> None:
-        """Begin anew in the same memory, which a recorded step reads and writes."""
-        self.weights.copy_(begun)
+    def restart(self, initial: Tensor, buffers: Tensor) -> None:
+        """Start over in the same memory, which a recorded step reads and writes."""
+        self.weights.copy_(initial)
         self.buffers.copy_(buffers)
         for part in self.state:
             part.zero_()
 
     def step(self, images: Tensor, labels: Tensor, shares: Tensor) -> None:
-        """Move the first clients, as many as there are batches, one step."""
+        """Move the first clients, one per batch, by one step."""
         active = len(images)
         now = self.weights[:active]
         if self.plain and isinstance(self.gradients, StackGradients):
@@ -103,7 +103,7 @@ class _Training:
             slope.add_((now - self.proximal.centers[:active]) * self.proximal.strengths[:active])
         step(self.settings, now, slope, tuple(part[:active] for part in self.state))
         if self.mask is not None:
-            torch.where(self.mask[:active], now, self.begun[:active], out=now)
+            torch.where(self.mask[:active], now, self.initial[:active], out=now)
 
 
 class _Recording:
@@ -114,7 +114,7 @@ class _Recording:
         self._batch = _pick(plan, plan.index[0]), plan.labels[0].clone(), plan.shares[0].clone()
         changing = (training.weights, *training.state)
         before = [part.clone() for part in changing]
-        # PyTorch asks for a few runs on a stream of their own before a recording.
+        # PyTorch requires a few warm-up runs on a side stream before a recording.
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -128,7 +128,7 @@ class _Recording:
             part.copy_(value)
 
     def replay(self, plan: BatchPlan) -> None:
-        """Run all steps of clients of equal length."""
+        """Run all steps of clients with equally many batches."""
         images, labels, shares = self._batch
         for at in range(len(plan.active)):
             images.copy_(_pick(plan, plan.index[at]))
@@ -138,7 +138,7 @@ class _Recording:
 
 
 def _pick(plan: BatchPlan, index: Tensor) -> Tensor:
-    """Return the pool's images of this index; whole rows are picked twice as fast by index_select as by indexing."""
+    """Return the pool's images at this index; `index_select` picks whole rows twice as fast as indexing."""
     return plan.pool.index_select(0, index.reshape(-1)).view(*index.shape, *plan.pool.shape[1:])
 
 

@@ -1,4 +1,4 @@
-"""The convolutional front of a network for many clients at once: a protocol, and what torch itself offers."""
+"""The convolutional front of a network for many clients at once: a protocol, and torch's own implementation."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -16,9 +16,9 @@ _HALF, _NO_EDGE = [2, 2], [0, 0]
 
 
 class Convolutions(Protocol):
-    """Blocks of a convolution (odd square kernels, sides kept), pooling 2 x 2 and ReLU, forwards and backwards.
+    """Blocks of a convolution (odd square kernels, same padding), 2 x 2 pooling and ReLU, forward and backward.
 
-    What `backward` needs is kept from `forward` on, so one object serves one thread.
+    `forward` stores what `backward` needs, so one object serves one thread.
     """
 
     def forward(self, images: Tensor, blocks: Sequence[Block]) -> Tensor:
@@ -26,15 +26,15 @@ class Convolutions(Protocol):
         ...
 
     def backward(self, slope: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """From the loss's slope by the features yield, last block first, its number and its slopes.
+        """From the gradient by the features yield each block's number and gradients, last block first.
 
-        A block's kernels are no longer needed when it is yielded.
+        A block's kernels are no longer needed once it is yielded.
         """
         ...
 
 
 class _Kept(NamedTuple):
-    """What going backwards through one client's block needs."""
+    """What the backward pass through one client's block needs."""
 
     inputs: Tensor
     kernel: Tensor
@@ -44,9 +44,9 @@ class _Kept(NamedTuple):
 
 
 class OneByOne:
-    """Client after client by torch's own convolutions, which on a CPU leave nothing to be gained by batching.
+    """Client after client with torch's own convolutions; on a CPU nothing is gained by batching clients.
 
-    Calling them without autograd saves its bookkeeping.
+    Calling them without autograd saves its overhead.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class OneByOne:
             now = inputs
             kept: list[_Kept] = []
             for kernels, biases in blocks:
-                # The layout of the kernel decides that of what comes out, and the pooling is faster on this one.
+                # The kernel's memory format determines the output's, and pooling is faster on channels-last.
                 kernel = kernels[client].clone(memory_format=torch.channels_last)
                 edge = [kernel.shape[2] // 2] * 2
                 scores = torch.convolution(
@@ -74,7 +74,7 @@ class OneByOne:
         return torch.stack(features)
 
     def backward(self, slope: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield the slopes of the blocks."""
+        """Yield the gradients of the blocks."""
         slopes = [part.view(kept[-1].pooled.shape) for part, kept in zip(slope, self._kept, strict=True)]
         for block in range(len(self._kept[0]) - 1, -1, -1):
             wanted = [block > 0, True, True]

@@ -22,14 +22,14 @@ A client's loss is the sum over its batch, each sample times its share; one with
 def by_vmap(model: nn.Module) -> Gradients:
     """Return the gradients of any model whose forward pass is a pure function of weights and images.
 
-    Each answer has a copy of the model, whose tensors are swapped at every call: use it in one thread at a time.
+    Each result holds a copy of the model whose tensors are swapped at every call: use it in one thread at a time.
     """
     batched: Gradients = vmap(_of_one(model), in_dims=(0, None, 0, 0, 0))
     return batched
 
 
 def one_by_one(model: nn.Module) -> Gradients:
-    """Return the same gradients, client by client, by what torch has for a single one."""
+    """Return the same gradients, computed client by client."""
     of_one = _of_one(model)
 
     def gradients(weights: Tensor, buffers: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Find out what a model allows, by trying it on a few samples."""
+"""Find out which training paths a model supports by trying it on a few samples."""
 
 import torch
 from torch import Tensor, nn
@@ -12,26 +12,26 @@ _RELATIVE, _ABSOLUTE = 1e-3, 2e-5
 
 
 def has_convolutions(model: nn.Module) -> bool:
-    """Say whether any layer convolves."""
+    """Return whether the model has a convolution."""
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
     return any(isinstance(module, kinds) for module in model.modules())
 
 
 def is_stochastic(local: LocalTrainer, start: Tensor, data: ClientData) -> bool:
-    """Say whether the model draws random numbers while it trains: torch's generator moves, or scores do."""
+    """Return whether the model draws random numbers in training: torch's generator or the scores change."""
     images = data.pool[data.rows[torch.arange(2, device=data.rows.device) % len(data)]]
     local.load(start)
     with torch.no_grad(), torch.random.fork_rng(devices=[start.device] if start.is_cuda else []):
         before = _generator(start)
         scores = local.model(images)
-        # A little dropout may leave the few scores as they are; the generator has moved all the same.
+        # Light dropout may leave these few scores unchanged; the generator has advanced all the same.
         return not (torch.equal(before, _generator(start)) and torch.equal(scores, local.model(images)))
 
 
 def disagreement(gradients: Gradients, local: LocalTrainer, start: Tensor, data: ClientData) -> str | None:
-    """Compare the gradients of two clients, one with a padded batch, with the reference; return what is wrong.
+    """Compare the gradients of two clients, one with a padded batch, with the reference; return what differs.
 
-    The reference's batches are 3 and 2 samples, repeated if the client has fewer.
+    The batches have 3 and 2 samples, repeated if the client has fewer.
     """
     few = torch.arange(5, device=data.rows.device) % len(data)
     images, labels = data.pool[data.rows[few]], data.labels[few]
@@ -41,12 +41,12 @@ def disagreement(gradients: Gradients, local: LocalTrainer, start: Tensor, data:
     shares = torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]], device=few.device)
     try:
         found = gradients(weights, start[trained:], images[taken], labels[taken], shares)
-    except Exception as refused:  # noqa: BLE001  a model or a compiler may raise anything, and the reference is left
+    except Exception as refused:  # noqa: BLE001  a model or a compiler may raise anything; the reference path remains
         return (str(refused).strip() or type(refused).__name__).splitlines()[0]
     for row, batch in enumerate((slice(0, 3), slice(3, 5))):
         local.load(torch.cat((weights[row], start[trained:])))
         _, wanted = local.loss_and_gradient(images[batch], labels[batch])
-        # Rounding errors are as large as the sums they come from: inputs far above one make large gradients.
+        # Rounding errors scale with the sums they come from: inputs far above one give large gradients.
         scale = max(1.0, float(wanted.abs().max()))
         if not torch.allclose(found[row], wanted, rtol=_RELATIVE, atol=_ABSOLUTE * scale):
             return f"its gradients differ by up to {float((found[row] - wanted).abs().max()):.2g}"
@@ -54,5 +54,5 @@ def disagreement(gradients: Gradients, local: LocalTrainer, start: Tensor, data:
 
 
 def _generator(like: Tensor) -> Tensor:
-    """Return the state of the generator that draws for this tensor's device."""
+    """Return the random state of this tensor's device."""
     return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()

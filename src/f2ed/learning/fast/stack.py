@@ -1,4 +1,4 @@
-"""The gradients of plain networks by hand, for many clients at once: blocks of convolutions, then dense layers."""
+"""Hand-written gradients of plain networks for many clients at once: convolution blocks, then dense layers."""
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ __all__ = ["StackGradients", "stack_gradients"]
 
 
 def stack_gradients(model: nn.Module, convolutions: type[Convolutions] | None = OneByOne) -> "StackGradients | None":
-    """Return the gradients of a plain stack of layers, or None if the model is none or there is nothing to convolve it.
+    """Return the gradients of a plain stack of layers; None for other models, or without the convolutions it needs.
 
-    A plain stack is `Sequential(Conv2d, MaxPool2d, ReLU, …, Flatten, Linear, ReLU, …, Linear)`, with any number of
-    blocks of convolutions or none.
+    A plain stack is `Sequential(Conv2d, MaxPool2d, ReLU, …, Flatten, Linear, ReLU, …, Linear)`, with zero or
+    more convolution blocks.
     """
     if type(model) is not nn.Sequential or not len(model):
         return None
@@ -29,7 +29,7 @@ def stack_gradients(model: nn.Module, convolutions: type[Convolutions] | None = 
 class StackGradients:
     """Batched matrix products without autograd: several times faster than `vmap` on a CPU for small models.
 
-    Those are bound there by overhead, and by moving weights through memory. One object serves one thread.
+    Small models are limited there by overhead and memory traffic. One object serves one thread.
     """
 
     def __init__(self, shape: Layout, blocks: int = 0, convolutions: Convolutions | None = None) -> None:
@@ -42,13 +42,13 @@ class StackGradients:
         return out
 
     def descend(self, weights: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> None:
-        """Subtract the gradients, with `shares` times the learning rate, straight from the weights."""
+        """Subtract the gradients, with `shares` times the learning rate, from the weights in place."""
         self._add(weights, weights, images, labels, -shares)
 
     def _add(self, out: Tensor, weights: Tensor, images: Tensor, labels: Tensor, shares: Tensor) -> None:
-        """Add the gradients to `out`, last layer first; it may be the weights themselves.
+        """Add the gradients to `out`, last layer first.
 
-        So a layer's weights must not be needed any more when its gradient is added.
+        `out` may be the weights themselves, so a layer's gradient is added only when its weights are no longer needed.
         """
         layers, to = self._layers(weights), self._layers(out)
         front, dense = layers[: self.blocks], layers[self.blocks :]
@@ -80,7 +80,7 @@ class StackGradients:
 
 
 def _is_block(layers: list[nn.Module]) -> bool:
-    """Say whether these are a convolution that keeps the sides, pooling by two, and ReLU."""
+    """Return whether these are a convolution with same padding, 2 x 2 pooling and ReLU."""
     if len(layers) < 3:
         return False
     convolution, pooling, last = layers
@@ -101,7 +101,7 @@ def _is_block(layers: list[nn.Module]) -> bool:
 
 
 def _is_dense(layers: list[nn.Module]) -> bool:
-    """Say whether these are `Flatten, Linear, ReLU, …, Linear` with biases."""
+    """Return whether these are `Flatten, Linear, ReLU, …, Linear` with biases."""
     if not layers or type(layers[0]) is not nn.Flatten:
         return False
     dense, between = layers[1::2], layers[2::2]

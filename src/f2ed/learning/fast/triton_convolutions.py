@@ -1,9 +1,9 @@
 """Convolutions of many clients at once on a GPU, each with its own kernels, in Triton.
 
-The library's grouped convolutions take them client after client, at TF32's precision unless told otherwise. Here one
-launch serves all clients in full float32. Activations lie as `[n, b, height, width, channels]` with a border of zeros,
-so that what a kernel sees of one row of the picture is one stretch of memory. All but the first block's channels are
-filled up with zeros to a power of two, so that memory is read in wide words and nothing need be asked at the edges.
+cuDNN's grouped convolutions process client after client, by default in TF32. Here one launch serves all clients in
+full float32. Activations are stored as `[n, b, height, width, channels]` with a border of zeros, so that what a kernel
+sees of one image row is contiguous in memory. All channels but those of the first block are padded with zeros to a
+power of two, so that memory is read in wide words and no bounds checks are needed at the edges.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ __all__ = ["TritonConvolutions"]
 
 
 class _Tile(NamedTuple):
-    """What a program holds at a time, by measurement on an H200."""
+    """What one program processes at a time; tuned on an H200."""
 
     outputs: int
     """Cells or pixels."""
@@ -29,18 +29,18 @@ class _Tile(NamedTuple):
     """For 32 channels."""
 
     def warps_for(self, channels: int) -> int:
-        """Return how many warps share a program's sums of so many channels, so that registers hold them."""
+        """Return how many warps share a program's sums of this many channels, so that they fit into registers."""
         return min(8, self.warps * max(1, channels // 32))
 
 
 class _Tiles(NamedTuple):
-    """What suits inputs of few channels, such as pictures, and what suits many."""
+    """Tiles for inputs of few channels, such as images, and of many."""
 
     few: _Tile
     many: _Tile
 
     def of(self, channels: int) -> _Tile:
-        """Return what suits so many."""
+        """Return the tile for this many channels."""
         return self.many if channels >= 32 else self.few
 
 
@@ -48,20 +48,20 @@ _FORWARD = _Tiles(_Tile(64, 32, 4), _Tile(16, 32, 1))
 _SUM = _Tiles(_Tile(16, 32, 2), _Tile(16, 64, 2))
 _BACKWARD = _Tile(32, 32, 1)
 _EACH = 128
-"""How many cells one program of `weigh` sums. Not a matter of how many clients there are, so that no bit is."""
+"""Cells summed by one program of `weigh`. Independent of the client count, so results are bit-identical."""
 _STRIPE = 1024
-"""How many numbers a program of `unpool` takes."""
+"""Values processed by one program of `unpool`."""
 _PRECISION = "tf32x3"
-"""Three products of halves of the digits on the tensor cores: float32's precision."""
+"""Three TF32 products of split operands on the tensor cores: float32 precision."""
 
 
 class _Kept(NamedTuple):
-    """What going backwards through a block needs."""
+    """What the backward pass through a block needs."""
 
     inputs: Tensor
     kernels: Tensor
     winners: Tensor
-    """Which of the four pooled numbers passed, or 4 where ReLU let none pass."""
+    """Which of the four pooled values passed, or 4 where ReLU is zero."""
 
 
 class TritonConvolutions:
@@ -75,7 +75,7 @@ class TritonConvolutions:
         self._kept = []
         inputs = _laid_out(images.permute(0, 1, 3, 4, 2), blocks[0][0].shape[-1] // 2, images.shape[2])
         for at, (kernels, biases) in enumerate(blocks):
-            # The border is the next block's; behind the last there is none.
+            # The border is for the next block; the last block has none.
             edge = blocks[at + 1][0].shape[-1] // 2 if at + 1 < len(blocks) else 0
             pooled, winners = _pooled(inputs, kernels, biases, edge)
             self._kept.append(_Kept(inputs, kernels, winners))
@@ -83,7 +83,7 @@ class TritonConvolutions:
         return inputs[..., : blocks[-1][0].shape[1]].permute(0, 1, 4, 2, 3).flatten(2)
 
     def backward(self, slope: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield the slopes of the blocks."""
+        """Yield the gradients of the blocks."""
         for at in range(len(self._kept) - 1, -1, -1):
             inputs, kernels, winners = self._kept.pop()
             if slope.dim() == 3:
@@ -97,7 +97,7 @@ class TritonConvolutions:
 
 
 def _laid_out(values: Tensor, edge: int, channels: int) -> Tensor:
-    """Return `[n, b, height, width, c]` with a border, and with so many channels."""
+    """Return `[n, b, height, width, c]` with a border, and padded to this many channels."""
     clients, batch, height, width, real = values.shape
     out = values.new_zeros(clients, batch, height + 2 * edge, width + 2 * edge, channels)
     out[:, :, edge : height + edge, edge : width + edge, :real].copy_(values)
@@ -105,7 +105,7 @@ def _laid_out(values: Tensor, edge: int, channels: int) -> Tensor:
 
 
 def _as_rows(kernels: Tensor, channels: int, outputs: int, multiple: int) -> Tensor:
-    """Return kernels `[n, k, k, in, out]` as `[n, rows, out]`, with zeros where there is more room than needed."""
+    """Return kernels `[n, k, k, in, out]` as `[n, rows, out]`, padded with zeros."""
     clients, side, _, real, wanted = kernels.shape
     taps = side * side * channels
     out = kernels.new_zeros(clients, triton.cdiv(taps, multiple) * multiple, outputs)
@@ -147,7 +147,7 @@ def _pooled(padded: Tensor, kernels: Tensor, biases: Tensor, edge: int) -> tuple
 
 
 def _weighed(padded: Tensor, slope: Tensor, winners: Tensor, shape: torch.Size) -> tuple[Tensor, Tensor]:
-    """Return the slopes by kernels, `[n, out, in, k, k]`, and by biases."""
+    """Return the gradients by kernels, `[n, out, in, k, k]`, and by biases."""
     clients, wanted, real, side, _ = shape
     batch, high, wide, outputs = winners.shape[1:]
     channels, cells = padded.shape[-1], batch * high * wide
@@ -180,7 +180,7 @@ def _weighed(padded: Tensor, slope: Tensor, winners: Tensor, shape: torch.Size) 
 
 
 def _sent_back(slope: Tensor, winners: Tensor, kernels: Tensor, shape: torch.Size) -> Tensor:
-    """Return the slope by the block's inputs, which lie in this shape, without the border."""
+    """Return the gradient by the block's inputs, which have this shape, without the border."""
     clients, batch, high, wide, outputs = winners.shape
     side, channels = kernels.shape[-1], shape[-1]
     by_scores = slope.new_zeros(*shape[:-1], outputs)
@@ -196,7 +196,7 @@ def _sent_back(slope: Tensor, winners: Tensor, kernels: Tensor, shape: torch.Siz
         OUTPUTS=outputs,
         STRIPE=_STRIPE,
     )
-    # Backwards is a convolution too: with the kernels turned about, from outputs to inputs.
+    # The backward pass is a convolution too: with flipped kernels, from outputs to inputs.
     rows = _as_rows(kernels.flip(3, 4).permute(0, 3, 4, 1, 2), outputs, channels, _BACKWARD.taps)
     height, width = (length - side + 1 for length in shape[2:4])
     out = slope.new_empty(clients, batch, height, width, channels)
@@ -221,5 +221,5 @@ def _sent_back(slope: Tensor, winners: Tensor, kernels: Tensor, shape: torch.Siz
 
 
 def _power(count: int) -> int:
-    """Return the width of a product that holds so many columns: a power of two, and 16 at least."""
+    """Return the padded width for this many columns: a power of two, and at least 16."""
     return max(16, int(triton.next_power_of_2(count)))

@@ -1,6 +1,6 @@
 """Triton kernels that convolve for many clients at once; `triton_convolutions` launches them and lays memory out.
 
-A cell is one of the pooled pictures' pixels; four pixels of the convolved picture lie under it.
+A cell is a pixel of the pooled image; it covers four pixels of the convolved image.
 """
 
 import triton
@@ -11,13 +11,13 @@ __all__ = ["convolve", "convolve_and_pool", "unpool", "weigh"]
 
 @triton.jit
 def _offsets(tap, row_stride, CHANNELS: tl.constexpr, SIDE: tl.constexpr):
-    """Say where the taps of a kernel look, from its corner on."""
+    """Return the memory offsets of a kernel's taps, relative to its corner."""
     return tap // (SIDE * CHANNELS) * row_stride + tap % (SIDE * CHANNELS)
 
 
 @triton.jit
 def _place(number, high, wide, image_stride, row_stride, column_stride):
-    """Say where a cell or pixel lies, counted through all images of a client."""
+    """Return the memory offset of a cell or pixel, numbered through all images of a client."""
     return number // (wide * high) * image_stride + number // wide % high * row_stride + number % wide * column_stride
 
 
@@ -46,14 +46,14 @@ def convolve_and_pool(
     TAPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Multiply what the kernels see, which is never written down, by the kernels; keep the largest of four pixels.
+    """Convolve, pool and apply ReLU without storing the convolved image.
 
-    That is, where it is positive; `winners` remember which it was, or 4 for none.
+    `winners` records which of the four pixels was the largest, or 4 where ReLU is zero.
     """
     client = tl.program_id(1).to(tl.int64)
     cell = tl.program_id(0) * CELLS + tl.arange(0, CELLS)
     inside = cell < cells
-    # Programs at the end do the last cell several times over, which is cheaper than asking at every step.
+    # The last programs repeat the last cell, which is cheaper than masking every step.
     mine = tl.minimum(cell, cells - 1)
     output = tl.arange(0, OUTPUTS)
     seen = padded + client * client_stride + _place(mine, high, wide, image_stride, 2 * row_stride, 2 * CHANNELS)
@@ -89,8 +89,8 @@ def convolve_and_pool(
 
 @triton.jit
 def _larger(best, winner, value, number: tl.constexpr):
-    """Keep the larger; a number that is none wins, as it does in torch, so that it is not lost to sight."""
-    wins = (value > best) | (value != value)  # noqa: PLR0124  so it is told in Triton
+    """Keep the larger value; NaN propagates, as in torch."""
+    wins = (value > best) | (value != value)  # noqa: PLR0124  this is how Triton tests for NaN
     return tl.where(wins, value, best), tl.where(wins, number, winner)
 
 
@@ -113,7 +113,7 @@ def convolve(
     TAPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Multiply what the kernels see by the kernels, and nothing else."""
+    """Convolve, without pooling or ReLU."""
     client = tl.program_id(1).to(tl.int64)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     mine = tl.minimum(pixel, pixels - 1)
@@ -153,7 +153,7 @@ def weigh(
     TAPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Sum, over some of the cells, what some taps saw under each cell's winner times the cell's slope."""
+    """Sum, over some of the cells, the inputs of some taps at each cell's winner times the cell's gradient."""
     client = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
     tap = tl.program_id(0) * TAPS + tl.arange(0, TAPS)
@@ -176,7 +176,7 @@ def weigh(
         for pixel in tl.static_range(4):
             left = tl.load(here + (pixel // 2) * row_stride + (pixel % 2) * CHANNELS, mask=real, other=0.0)
             right = tl.where(winner == pixel, slope, 0.0)
-            # The smaller of the two is turned.
+            # The smaller operand is transposed.
             total = tl.dot(tl.trans(right), left, total, input_precision=PRECISION)
     whose = part * tl.num_programs(1) + client
     place = (whose * ROWS + tap) * OUTPUTS
@@ -199,7 +199,7 @@ def unpool(
     OUTPUTS: tl.constexpr,
     STRIPE: tl.constexpr,
 ):
-    """Hand each cell's slope to the pixel that won."""
+    """Pass each cell's gradient to the pixel that won."""
     at = tl.program_id(0).to(tl.int64) * STRIPE + tl.arange(0, STRIPE)
     inside = at < count
     slope = tl.load(slopes + at, mask=inside, other=0.0)

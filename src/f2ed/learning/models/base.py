@@ -1,4 +1,4 @@
-"""What a model is: a frozen setting that, called, builds an `nn.Module` with seeded weights."""
+"""The model interface: a frozen setting that builds an `nn.Module` with seeded weights when called."""
 
 from abc import abstractmethod
 
@@ -15,9 +15,9 @@ class Model(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields
     """A classifier of images, by its settings."""
 
     def __call__(self, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
-        """Build the module for images of `shape` (channels, height, width); the same weights for the same seed.
+        """Build the module for images of `shape` (channels, height, width); the same seed gives the same weights.
 
-        PyTorch's own state of random numbers is left as it was.
+        PyTorch's global random state is left unchanged.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(stream(seed, "model").integers(2**63)))

@@ -14,7 +14,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Cnn(Model, frozen=True, tag="cnn"):
-    """Two 5 x 5 convolutions (padded, so that sides only halve), each pooled 2 x 2, then two dense layers."""
+    """Two 5 x 5 convolutions with same padding, each followed by 2 x 2 pooling, then two dense layers."""
 
     filters: Count = 30
     hidden: Count = 200
@@ -23,10 +23,10 @@ class Cnn(Model, frozen=True, tag="cnn"):
         """Build the module."""
         channels, height, width = shape
         if min(height, width) < 4:
-            raise ConfigError(f"images of {height} x {width} are too small to be pooled twice; 4 x 4 is the least")
+            raise ConfigError(f"images of {height} x {width} are too small for two 2 x 2 poolings; use at least 4 x 4")
         return nn.Sequential(
             nn.Conv2d(channels, self.filters, 5, padding=2),
-            # ReLU after pooling is ReLU before it, on a quarter of the numbers.
+            # ReLU after pooling equals ReLU before it, at a quarter of the cost.
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Conv2d(self.filters, self.filters, 5, padding=2),

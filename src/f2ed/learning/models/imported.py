@@ -17,8 +17,8 @@ Setting = bool | int | float | str
 class Imported(Model, frozen=True, tag="imported"):
     """Any `nn.Module`: `factory = "package.module:name"` is called with `settings` as keyword arguments.
 
-    The factory takes care of the image's shape and the number of classes itself. It is run as code of
-    yours: name only what you would import.
+    The factory handles the image shape and the number of classes itself. It runs as your own code: name only what you
+    would import.
     """
 
     factory: str
@@ -34,7 +34,7 @@ class Imported(Model, frozen=True, tag="imported"):
     def _load(self) -> Callable[..., object]:
         module, _, name = self.factory.partition(":")
         if not module or not name:
-            raise ConfigError(f'{self.factory!r} is no import path; write "package.module:factory"')
+            raise ConfigError(f'{self.factory!r} is not an import path; write "package.module:factory"')
         try:
             found = getattr(importlib.import_module(module), name)
         except ImportError as missing:

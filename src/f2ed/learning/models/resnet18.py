@@ -1,4 +1,4 @@
-"""ResNet18 (He et al. 2016) for small images: a 3 x 3 stem without pooling, as is usual below 64 pixels."""
+"""ResNet18 (He et al. 2016) for small images: a 3 x 3 stem without pooling, as is common below 64 pixels."""
 
 from typing import Annotated, Literal
 
@@ -15,8 +15,8 @@ Norm = Literal["batch", "group"]
 class ResNet18(Model, frozen=True, tag="resnet18"):
     """Eight residual blocks of two convolutions, for DBA.
 
-    `norm = "batch"` is the original; its running statistics are sent and averaged like weights.
-    `norm = "group"` (32 groups at most) has none, suits small batches, and lets many clients train at once.
+    `norm = "batch"` is the original; its running statistics are sent and averaged like weights. `norm = "group"` (at
+    most 32 groups) has none, works with small batches, and allows many clients to be trained at once.
     """
 
     norm: Norm = "batch"
@@ -45,7 +45,7 @@ class ResNet18(Model, frozen=True, tag="resnet18"):
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions around which the input is added back, brought to the same size where needed."""
+    """Two 3 x 3 convolutions with a shortcut, projected to the same size where needed."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
