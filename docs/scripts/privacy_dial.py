@@ -34,7 +34,7 @@ from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.primitives.crypto import Keystream
 from f2ed.protocol.primitives.discrete_gaussian import discrete_gaussian
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.records import RunLog, read_folder
+from f2ed.records import RunLog, read_all
 
 MULTIPLIERS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SHIFTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
@@ -43,7 +43,7 @@ MEMBERS, TRIALS, DRAWS, LR = 4, 10, 10, 0.1
 
 def main() -> None:
     """Print both tables as Markdown."""
-    lines = [*_training(read_folder(Path(sys.argv[1]))), "", *_attacks(), "", *_blindness(), "", _speed()]
+    lines = [*_training(read_all(Path(sys.argv[1]))), "", *_attacks(), "", *_blindness(), "", _speed()]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -51,7 +51,7 @@ def _training(logs: list[RunLog]) -> Iterator[str]:
     runs: dict[str, dict[tuple[str, str], list[RunLog]]] = {}
     for log in logs:
         arm = log.header.arm
-        runs.setdefault(arm["privacy"], {}).setdefault((arm["attack"], arm["estimator"]), []).append(log)
+        runs.setdefault(arm["dp"], {}).setdefault((arm["attack"], arm["estimator"]), []).append(log)
     columns = ("none", "mean"), ("none", "filter-l2"), ("accuracy attack", "mean"), ("accuracy attack", "filter-l2")
     yield (
         "| noise | epsilon | no attack: mean | FilterL2 | accuracy attack: mean | FilterL2 "

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from f2ed.records import read_folder
+from f2ed.records import read_all
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "what_the_server_learns.md").read_text(encoding="utf-8")
-RUNS = ROOT / "results" / "privacy_dial"
+RUNS = ROOT / "results" / "privacy_dial.jsonl.xz"
 
 
 @pytest.mark.skipif(not RUNS.exists(), reason="the records are not part of a source distribution")
 def test_the_table_of_the_dial_is_what_the_records_say():
     script = runpy.run_path(str(ROOT / "docs" / "scripts" / "privacy_dial.py"))
-    rows = list(script["_training"](read_folder(RUNS)))
+    rows = list(script["_training"](read_all(RUNS)))
     assert len(rows) == 2 + 7
     for row in rows:
         assert row in PAGE
