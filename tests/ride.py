@@ -1,8 +1,8 @@
 """Trace one round and list the files of ours that handle the update, in the order in which it reaches them.
 
-A function handles the update if it receives or returns an array as long as the model (or one row per client or shard
-of that length), masked words or bytes of that length, or a message that holds one. The ride begins when training has
-returned and ends before evaluation: inside `learning` only the function that was called from outside counts.
+A function handles the update if it receives, passes on or returns an array as long as the model (or one row per client
+or shard of that length), masked words or bytes of that length, or a message that holds one. The ride begins with the
+trained update and ends before evaluation: inside `learning` only the function that was called from outside counts.
 """
 
 import re
@@ -29,10 +29,14 @@ class Ride(NamedTuple):
 
 
 class Tracer:
-    """Collects the ride of a block: `with Tracer(coordinates) as tracer: …`, then `tracer.ride()`."""
+    """Collects the ride of a block: `with Tracer(coordinates) as tracer: …`, then `tracer.ride()`.
 
-    def __init__(self, coordinates):
+    With `waiting` it collects nothing before `begin` is called.
+    """
+
+    def __init__(self, coordinates, *, waiting=False):
         self._coordinates = coordinates
+        self._waiting = waiting
         self._files = {}
         self._calls = set()
         self._over = False
@@ -46,11 +50,14 @@ class Tracer:
         sys.setprofile(None)
         threading.setprofile(None)
 
+    def begin(self):
+        self._waiting = False
+
     def ride(self):
         return Ride(tuple(self._files), frozenset(self._calls))
 
     def _event(self, frame, event, argument):
-        if self._over or event not in {"call", "return"} or (file := ours(frame)) is None:
+        if self._waiting or self._over or event not in {"call", "return"} or (file := ours(frame)) is None:
             return
         self._over = file == "learning/evaluate.py"
         caller = _caller(frame)
@@ -59,7 +66,7 @@ class Tracer:
             return
         values = _arguments(frame) if event == "call" else [argument]
         if any(self._is_update(value) for value in values):
-            self._files.setdefault(file)
+            self._files |= dict.fromkeys([file] if caller is None else [caller, file])
             if caller not in {None, file}:
                 self._calls.add((caller, file))
 
