@@ -392,7 +392,7 @@ def secret_sharing(n: int, peer: "Flower | None") -> dict:
     stream = os.urandom(48 * (threshold - 1))
 
     def share() -> list[int]:
-        return shamir.assign(secret, shamir.coefficients_from(stream, threshold - 1), n)
+        return shamir.split(secret, shamir.coefficients_from(stream, threshold - 1), n)
 
     some = {place: y for place, y in enumerate(share(), 1) if place <= threshold}
 

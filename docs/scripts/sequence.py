@@ -12,7 +12,7 @@ Kind = Literal["up", "down", "local", "server", "note"]
 
 
 class Step(NamedTuple):
-    """One line of a diagram: an arrow up to the server or down to the client, work at one side, or a heading."""
+    """One line of a diagram: an arrow up to the server or down to the client, work on one side, or a heading."""
 
     kind: Kind
     text: str
@@ -21,14 +21,14 @@ class Step(NamedTuple):
 
 ALL_OR_NOTHING = (
     Step("note", "once per epoch (10 to 100 rounds)"),
-    Step("up", "X25519 key, signed with the roster's Ed25519 key", "114 B"),
+    Step("up", "X25519 key, signed with the client's Ed25519 key", "114 B"),
     Step("down", "the keys of all members"),
-    Step("local", "check every signature; agree on one secret with each member"),
+    Step("local", "verify every signature; agree on one secret with each member"),
     Step("note", "every round"),
     Step("down", "terms of the round, the model"),
     Step("local", "train, clip, encode; derive one mask per member from the context"),
     Step("up", "encoded update + masks", "4 B / parameter"),
-    Step("server", "add the uploads: all masks cancel, the shard's sum remains"),
+    Step("server", "add the uploads: all masks cancel, the sum of the shard remains"),
     Step("server", "one upload missing: the shard stays closed this round"),
 )
 
@@ -37,8 +37,8 @@ DROPOUT_TOLERANT = (
     Step("down", "terms of the round, the model"),
     Step("up", "two X25519 keys, commitment to the self seed, signature", "188 B"),
     Step("note", "1  share"),
-    Step("down", "all of these (U1)"),
-    Step("local", "cut the mask key and the self seed into Shamir shares"),
+    Step("down", "the advertisements of all members (U1)"),
+    Step("local", "split the mask key and the self seed into Shamir shares"),
     Step("up", "one sealed pair of shares per member, with commitments", "139 B / member"),
     Step("note", "2  masked input"),
     Step("down", "the shares sealed for this client (from U2)"),
@@ -50,9 +50,9 @@ DROPOUT_TOLERANT = (
     Step("up", "signature on U3", "84 B"),
     Step("note", "4  unmask"),
     Step("down", "all signatures on U3"),
-    Step("local", "check that everyone signed the same U3"),
+    Step("local", "verify that everyone signed the same U3"),
     Step("up", "per member one share: self seed if alive, mask key if dropped", "45 B / member"),
-    Step("server", "rebuild the missing secrets, take the masks away: the sum over U3"),
+    Step("server", "rebuild the missing secrets, remove the masks: the sum over U3"),
 )
 
 _WIDTH, _CLIENT, _SERVER, _TOP, _ROW = 800, 90, 650, 62, 38
@@ -131,7 +131,7 @@ def _heading(y: int, step: Step) -> list[str]:
 
 
 def _label(x: int, y: int, text: str, *, anchor: str = "middle", weight: str = "normal", color: str = _TEXT) -> str:
-    # The halo lifts a text off the line that runs through it.
+    # The halo keeps text readable on top of a line.
     halo = f'paint-order="stroke" stroke="{_PAGE}" stroke-width="6"' if color == _ACCENT else ""
     style = f'text-anchor="{anchor}" font-weight="{weight}" fill="{color}" {halo}'.rstrip()
     return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
