@@ -1,10 +1,10 @@
-"""The leak meter: what 100 rounds give away, in seconds of one core, and what one more round costs.
+"""The leak meter: the time to evaluate 100 rounds, in seconds of one core, and what one more round costs.
 
     python benchmarks/leak_meter.py            10,000 clients in 1,000 shards; about a minute of CPU time
     python benchmarks/leak_meter.py --quick    1,000 clients
 
-The limit is a BLAS product of n³/3 multiplications, which an elimination of n equations takes at the least; it is
-measured on a smaller matrix and scaled. Only re-dealing every round needs an elimination of that size.
+The limit is a BLAS product of n³/3 multiplications, the minimum for an elimination of n equations; it is
+measured on a smaller matrix and scaled. Only resharding every round needs an elimination of that size.
 """
 
 import json

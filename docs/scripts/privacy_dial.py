@@ -138,7 +138,7 @@ def _blindness() -> Iterator[str]:
             noise[:shifted] += shift * direction
             found.append(float(np.sum(FilterL2(contamination=shifted / rows)(noise).weights[:shifted])))
         weights.append(f"{np.mean(found):.2f}")
-    yield f"| shift, as a part of the noise's length | {' | '.join(map(str, SHIFTS))} |"
+    yield f"| shift, as a fraction of the noise's norm | {' | '.join(map(str, SHIFTS))} |"
     yield "|" + "---|" * (len(SHIFTS) + 1)
     yield f"| weight on the {shifted} shifted of {rows} | {' | '.join(weights)} |"
 

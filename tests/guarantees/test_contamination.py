@@ -41,10 +41,10 @@ def test_it_is_the_birthday_problem_worked_by_hand():
 def test_it_agrees_with_random_deals(clients, malicious, shards):
     rng = np.random.default_rng(1)
     home = np.arange(clients) % shards
-    deals = 4000
-    hits = [len(set(home[rng.permutation(clients)[:malicious]])) for _ in range(deals)]
+    assignments = 4000
+    hits = [len(set(home[rng.permutation(clients)[:malicious]])) for _ in range(assignments)]
     found = contamination(clients=clients, malicious=malicious, shards=shards)
-    assert np.mean(hits) == pytest.approx(found.mean, abs=5 * np.std(hits) / np.sqrt(deals))
+    assert np.mean(hits) == pytest.approx(found.mean, abs=5 * np.std(hits) / np.sqrt(assignments))
     for limit in range(min(hits), max(hits)):
         assert np.mean(np.array(hits) <= limit) == pytest.approx(found.at_most(limit), abs=0.035)
 

@@ -12,6 +12,7 @@ from f2ed.guarantees import Guarantee
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.dp import Noise, NoiseCost, noise_cost, noise_multiplier_for
 from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.records.grading import MAX_DP_EPSILON, STRONG_DP_EPSILON, grade_dp
 
 __all__ = ["NoiseCosts", "noise_costs", "show_noise_costs"]
 
@@ -101,9 +102,11 @@ def _table(cost: NoiseCost) -> Table:
 
 
 def _verdict(cost: NoiseCost) -> str:
-    worth = "a strong guarantee" if cost.dp_epsilon <= 1 else "a moderate guarantee"
-    if cost.dp_epsilon > 10:
-        worth = "no meaningful guarantee: below 10 is usual, below 1 is strong"
+    worth = {
+        "strong": "a strong guarantee",
+        "moderate": "a moderate guarantee",
+        "weak": f"no meaningful guarantee: below {MAX_DP_EPSILON:g} is usual, below {STRONG_DP_EPSILON:g} is strong",
+    }[grade_dp(cost.dp_epsilon)]
     return f"Epsilon {cost.dp_epsilon:.3g} at delta {cost.delta:g} after {_rounds(cost.rounds)} is {worth}."
 
 

@@ -14,7 +14,7 @@ from f2ed.guarantees.leakage import (
     smallest_k,
 )
 from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
-from f2ed.guarantees.robustness import Guarantee, Region, guarantee
+from f2ed.guarantees.robustness import Guarantee, guarantee
 
 __all__ = [
     "Change",
@@ -23,7 +23,6 @@ __all__ = [
     "Guarantee",
     "LeakFollower",
     "LeakMeter",
-    "Region",
     "ScheduleLeak",
     "ShardPlan",
     "Unopened",

@@ -12,8 +12,9 @@ from typing import final
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.guarantees.robustness import SHARDS_PER_ATTACKER, Guarantee, check_counts, guarantee
+from f2ed.guarantees.robustness import Guarantee, check_counts, guarantee
 from f2ed.records import text
+from f2ed.records.grading import SHARDS_PER_ATTACKER
 
 __all__ = ["Change", "ShardPlan", "plan_shards"]
 

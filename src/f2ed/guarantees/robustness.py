@@ -10,18 +10,15 @@ In the worst case every malicious client is in its own shard: the share is m/p, 
 The theorem also assumes that honest shard means come from one distribution; larger shards approximate that better.
 """
 
-from typing import Literal, final
+from typing import final
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.contamination import contamination, hypergeometric
+from f2ed.records.grading import SHARDS_PER_ATTACKER, Region, region
 
-__all__ = ["SHARDS_PER_ATTACKER", "Guarantee", "Region", "guarantee"]
-
-SHARDS_PER_ATTACKER = 12
-
-Region = Literal["theorem", "experience", "nothing"]
+__all__ = ["Guarantee", "check_counts", "guarantee"]
 
 
 @final
@@ -75,7 +72,7 @@ def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
         clients=clients,
         malicious=malicious,
         shards=shards,
-        region=_region(malicious, shards),
+        region=region(malicious, shards),
         tolerated=(shards - 1) // SHARDS_PER_ATTACKER,
         tolerated_in_paper=max(0, shards // SHARDS_PER_ATTACKER - 1),
         spare_shards=max(0, shards - SHARDS_PER_ATTACKER * malicious - 1),
@@ -97,12 +94,6 @@ def check_counts(clients: int, malicious: int) -> None:
         raise ConfigError(f"{clients} clients; there must be at least 1")
     if not 0 <= malicious < clients:
         raise ConfigError(f"{malicious} malicious of {clients} clients; state from 0 to {clients - 1}")
-
-
-def _region(contaminated: int, shards: int) -> Region:
-    if SHARDS_PER_ATTACKER * contaminated < shards:
-        return "theorem"
-    return "experience" if 2 * contaminated < shards else "nothing"
 
 
 def _sizes(clients: int, shards: int) -> list[tuple[int, int]]:

@@ -77,7 +77,7 @@ def test_resharding_each_round_exposes_everyone_after_about_n_over_p_rounds():
 
 def test_each_assignment_adds_all_its_equations_but_one_until_everyone_is_determined():
     found = exposure(600, list(opened_sums(clients=600, shards=60, schedule=EveryRound(), rounds=20)))
-    assert found.ranks[:10] == tuple(59 * deals + 1 for deals in range(1, 11))
+    assert found.ranks[:10] == tuple(59 * assignments + 1 for assignments in range(1, 11))
     assert found.ranks[11:] == (600,) * 9
     assert found.first == found.last == 11
 
@@ -161,8 +161,8 @@ def test_the_k_of_the_meter_does_not_leak_and_hardly_a_smaller_one_would_do(shar
     setting = {"clients": 100, "shards": shards, "rounds": 60}
     k = safe_k(**setting)
     assert not forecast_leak(**setting, schedule=EveryKRounds(k)).leaks
-    deals = -(-60 // k)
-    assert forecast_leak(**setting, schedule=EveryKRounds(60 // (deals + 2))).leaks
+    assignments = -(-60 // k)
+    assert forecast_leak(**setting, schedule=EveryKRounds(60 // (assignments + 2))).leaks
 
 
 def test_no_k_is_safe_where_dropouts_open_smaller_sums():
