@@ -8,10 +8,10 @@ import msgspec
 
 from f2ed.core import files
 from f2ed.estimators import Estimate
-from f2ed.guarantees import Region
 from f2ed.protocol.aggregation import Audit
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import LeakReading
+from f2ed.records.grading import Region
 
 __all__ = ["RoundReport", "append", "report"]
 
