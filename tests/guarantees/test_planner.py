@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import guarantee, plan_shards
-from f2ed.guarantees.planner import percent
+from f2ed.guarantees.plan_text import percent
 
 counts = st.integers(2, 600)
 

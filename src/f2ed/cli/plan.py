@@ -22,7 +22,7 @@ from f2ed.guarantees import (
     safe_k,
     smallest_k,
 )
-from f2ed.guarantees.planner import percent
+from f2ed.guarantees.plan_text import percent
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule

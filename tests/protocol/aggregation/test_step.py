@@ -110,3 +110,15 @@ def test_torch_rows_give_the_same_bits():
     state = taken(step, [0]).state
     result = step(torch.from_numpy(opened(1)), StepState(torch.from_numpy(state.previous)), round_=1)
     assert result.estimate.mean.numpy().tobytes() == step(opened(1), state, round_=1).estimate.mean.tobytes()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("estimator", ALL + EXTRA, ids=name)
+def test_on_a_gpu_a_restart_changes_no_bit(estimator):
+    step = ServerStep(estimator, tensors=TENSORS, seed=5)
+    rows = [torch.from_numpy(opened(round_)).to("cuda") for round_ in range(2)]
+    before = step(rows[0], StepState(), round_=0).state
+    through = step(rows[1], before, round_=1).estimate.mean
+    after = step(rows[1], StepState.from_bytes(before.to_bytes()), round_=1).estimate.mean
+    assert after.is_cuda
+    assert torch.equal(after, through)
