@@ -77,7 +77,7 @@ def test_the_diffs_of_the_contributing_page_are_all_it_takes(tmp_path):
         (tmp_path / part).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / part, tmp_path / part)
     for diff in DIFFS:
-        subprocess.run(["git", "apply", "-"], input=diff, cwd=tmp_path, check=True, text=True)
+        subprocess.run([shutil.which("git"), "apply", "-"], input=diff, cwd=tmp_path, check=True, text=True)
     suite = ("tests/estimators/test_every_estimator.py", "tests/attacks/test_every_attack.py", "tests/docs")
     run = [
         sys.executable,
