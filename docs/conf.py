@@ -32,6 +32,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build", "scripts", "diagrams"]
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
+smartquotes = False  # --option is not –option
 
 # Docstrings write code in single backticks, as Markdown does.
 default_role = "code"
