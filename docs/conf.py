@@ -32,7 +32,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build", "scripts", "diagrams"]
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
-smartquotes = False  # --option is not –option
+smartquotes = False  # they would turn the dashes of an option into one
 
 # Docstrings write code in single backticks, as Markdown does.
 default_role = "code"
