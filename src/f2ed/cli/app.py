@@ -1,10 +1,36 @@
-"""The tree of subcommands."""
+"""The tree of subcommands, each loaded only when it is called."""
 
-from cyclopts import App
+import ast
+from importlib.resources import files
+
+from cyclopts import App, Group
 
 import f2ed
 
-__all__ = ["app"]
+__all__ = ["GROUPS", "app"]
+
+GROUPS = {
+    "Research": ("run", "list", "data", "reproduce"),
+    "Results": ("report", "watch", "figures", "export", "records"),
+    "Decide": ("plan", "audit"),
+    "Deploy": ("up", "roster", "certs"),
+}
+"""The commands as `f2ed --help` shows them, each in the module of its name."""
+
+_FUNCTIONS = {"list": "show", "audit": "command", "records": "app"}
+"""The others are called like their command."""
+
+
+def _help(module: str, name: str) -> str:
+    """Return the help text of a command from its source, without importing what it needs."""
+    tree = ast.parse(files("f2ed.cli").joinpath(f"{module}.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.targets[0]) == name:
+            return str(ast.literal_eval(next(each.value for each in node.value.keywords if each.arg == "help")))
+    raise LookupError(f"f2ed/cli/{module}.py has no {name}")
+
 
 app = App(
     name="f2ed",
@@ -12,17 +38,9 @@ app = App(
     help="Federated learning protected in both directions: secure aggregation in shards, a robust mean over them.",
 )
 
-app.command("f2ed.cli.plan:plan")
-app.command("f2ed.cli.data:data")
-app.command("f2ed.cli.run:run")
-app.command("f2ed.cli.list:show", name="list")
-app.command("f2ed.cli.report:report")
-app.command("f2ed.cli.watch:watch")
-app.command("f2ed.cli.figures:figures")
-app.command("f2ed.cli.reproduce:reproduce")
-app.command("f2ed.cli.export:export")
-app.command("f2ed.cli.records:app", name="records")
-app.command("f2ed.cli.up:up")
-app.command("f2ed.cli.roster:roster")
-app.command("f2ed.cli.certs:certs")
-app.command("f2ed.cli.audit:command", name="audit")
+for position, (title, names) in enumerate(GROUPS.items()):
+    group = Group(title, sort_key=position)
+    for number, each in enumerate(names):
+        function = _FUNCTIONS.get(each, each)
+        text = _help(each, function)
+        app.command(f"f2ed.cli.{each}:{function}", name=each, help=text, group=group, sort_key=number)

@@ -63,7 +63,7 @@ def command(
     seed: Annotated[int, Parameter(help="Of everything that is drawn.")] = 0,
     json: Annotated[bool, Parameter(negative="", help="Print the findings as JSON for a program to read.")] = False,
 ) -> None:
-    """Measure what a curious server could recover from the shard means of a run.
+    """Measure what a curious server could recover.
 
     The server sees the mean of each shard, who was in it, and the models; nothing else. It tries to recover images,
     labels and single clients, and to say whether an image was there, for several sizes of shards. Without a file,

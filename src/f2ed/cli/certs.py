@@ -20,7 +20,7 @@ def certs(
     nodes: Annotated[int, Parameter(help="For how many SuperNodes to make keys.")] = 0,
     days: Annotated[int, Parameter(help="How long the certificates are valid.")] = 30,
 ) -> None:
-    """Make a test CA, a certificate for the SuperLink, and keys with which SuperNodes authenticate.
+    """Create test certificates and node keys for TLS.
 
     The key of the CA is not kept: it signs one certificate. For production use the CA of your organization.
 

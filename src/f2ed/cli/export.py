@@ -21,7 +21,7 @@ def export(
     ] = None,
     tensorboard: Annotated[Path | None, Parameter(help="Write event files for TensorBoard into this folder.")] = None,
 ) -> None:
-    """Write records as a table, one row per round, or as event files for TensorBoard.
+    """Export records as CSV, Parquet or for TensorBoard.
 
     Example: f2ed export runs/demo --to csv -o demo.csv
 

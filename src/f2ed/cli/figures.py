@@ -17,7 +17,9 @@ def figures(
     kind: Annotated[Format, Parameter(name="--format", help="The kind of file.")] = "svg",
     out: Annotated[Path, Parameter(name=["--out", "-o"], help="The folder to write to.")] = Path("figures"),
 ) -> None:
-    """Draw figures for papers: one panel per attack, all estimators, with the spread over seeds.
+    """Draw figures for papers from runs.
+
+    There is one panel per attack, with all estimators and the spread over seeds.
 
     Where runs differ in more than attack, estimator and seed, each such setting is a figure of its own.
 

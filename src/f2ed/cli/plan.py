@@ -58,7 +58,7 @@ def plan(
         bool, Parameter(negative="", help="Exit with status 1 if no guarantee holds or a client is exposed.")
     ] = False,
 ) -> None:
-    """Choose the number of shards, or judge one.
+    """Choose the number of shards, or assess a given one.
 
     More shards tolerate more malicious clients; fewer shards hide each client in a larger crowd. The command shows
     which numbers give both, recommends one and explains why, or shows what would have to change. The exit status is

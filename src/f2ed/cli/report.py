@@ -21,7 +21,7 @@ def report(
     title: Annotated[str, Parameter(help="The page's heading; by default the folder's name.")] = "",
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
 ) -> None:
-    """Make one page about runs: a verdict, curves, who was believed, what it cost and who was hidden.
+    """Write an HTML report of runs.
 
     The page is a single file that needs no network. Records that are broken are named on it; the rest is shown.
 

@@ -50,7 +50,7 @@ def reproduce(
     part: Annotated[tuple[str, ...], Parameter(negative="", help="Run only this part of the figure's file.")] = (),
     only: Annotated[tuple[str, ...], Parameter(negative="", help="Run only those whose name contains this.")] = (),
 ) -> None:
-    """Reproduce a figure of the paper: run its grid or what is left of it, draw it, and compare.
+    """Reproduce a figure of the paper, and compare the numbers.
 
     The table sets what was measured beside each number that the paper's text states, over the seeds there are. What was
     not run is said. The whole grid of a figure is hours of a GPU: its file has parts, of which the first matter most

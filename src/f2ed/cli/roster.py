@@ -18,7 +18,7 @@ __all__ = ["roster"]
 
 roster = App(
     name="roster",
-    help="Make, sign and check the list of clients that nodes trust. The server only reads it.",
+    help="Create, sign and verify the list of clients that nodes trust.",
 )
 
 

@@ -38,7 +38,9 @@ def up(
     folder: Annotated[Path | None, Parameter(help="Keep keys, logs and audit lines here.")] = None,
     verbose: Annotated[bool, Parameter(negative="", help="Show all that Flower says.")] = False,
 ) -> None:
-    """Start a SuperLink and SuperNodes on loopback, with TLS and node authentication, and run an app.
+    """Start a Flower deployment on this machine and run an app.
+
+    It has a SuperLink and SuperNodes on loopback, with TLS and node authentication.
 
     Keys and a roster are made for the occasion, in one place, as only a trial may do it. Everything that was started
     is ended, also on Ctrl-C.

@@ -24,7 +24,7 @@ def watch(
     ] = LOOPBACK,
     browser: Annotated[bool, Parameter(name="--open", negative="", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Show the page about runs while they go on; it gains a point with every round. Ctrl-C ends it.
+    """Serve a live HTML report of runs; Ctrl-C stops it.
 
     It can be started before the run or after it, and stays while runs end, start again or are added.
 
