@@ -17,7 +17,7 @@ from differences import dealt_anew, differences, where_it_is_weak
 from quoted import logs_of
 
 from f2ed.cli.pictures import draw
-from f2ed.experiments import Cell, File, expand, read
+from f2ed.experiments import Cell, ExperimentFile, expand, read
 from f2ed.experiments.reproduction.comparison import OURS, THEIRS, Table, agreement, beside_the_paper, number
 from f2ed.experiments.reproduction.costs import costs
 from f2ed.experiments.reproduction.distribution import Distribution
@@ -71,7 +71,7 @@ class Reproduced(NamedTuple):
     """A figure's file, and what was run of it."""
 
     name: str
-    file: File
+    file: ExperimentFile
     cells: list[Cell]
     found: dict[str, RunLog]
     ends: list[Panel]

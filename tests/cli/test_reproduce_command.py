@@ -1,4 +1,4 @@
-"""`f2ed reproduce`, as a person at a terminal meets it."""
+"""`f2ed reproduce`, as used at a terminal."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ attack = ["none", { label = "TMA (released)", kind = "trimmed-mean-attack", vari
 estimator = [{ label = "FilterL2", kind = "filter-l2" }, { label = "Mean", kind = "mean" }]
 
 [[part]]
-name = "calm"
+name = "no-attack"
 attack = ["none"]
 
 [[part]]
@@ -48,7 +48,7 @@ def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):
     _, out = f2ed("reproduce", "fig2")
     assert "| mnist | TMA | accuracy | FilterL2 |" in out
     assert "| 95.38 |" in out
-    assert "4 of 4 runs are there" in out
+    assert "4 of 4 runs are available" in out
     assert "seconds a run on cpu (4 runs)" in out
     page = Path("runs/fig2_shards/table.md").read_text()
     assert "Bidirectional Protection" in page
@@ -56,44 +56,44 @@ def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):
 
 
 def test_a_part_may_be_run_and_the_rest_is_said_not_to_be(f2ed):
-    _, out = f2ed("reproduce", "fig2", "--part", "calm", "--only", "Mean")
-    assert "1 of 4 runs are there" in out
+    _, out = f2ed("reproduce", "fig2", "--part", "no-attack", "--only", "Mean")
+    assert "1 of 4 runs are available" in out
     assert "| mnist | TMA | accuracy | FilterL2 | not run |  | not run | 95.38 |  | not run |" in out
 
 
 def test_from_records_alone_nothing_is_run(f2ed):
-    f2ed("reproduce", "fig2", "--part", "calm")
+    f2ed("reproduce", "fig2", "--part", "no-attack")
     Path("runs/fig2_shards").rename("kept")
     _, out = f2ed("reproduce", "fig2", "--from", "kept", "--out", "elsewhere")
-    assert "2 of 4 runs are there" in out
+    assert "2 of 4 runs are available" in out
     assert not list(Path("elsewhere").rglob("*.jsonl"))
     Path("empty").mkdir()
     status, _ = f2ed("reproduce", "fig2", "--from", "empty")
-    assert "no finished run of" in status
+    assert "is a finished run of" in status
 
 
 def test_a_record_from_before_a_setting_was_there_is_in_the_same_figure(f2ed):
-    f2ed("reproduce", "fig2", "--part", "calm")
+    f2ed("reproduce", "fig2", "--part", "no-attack")
     record = next(Path("runs/fig2_shards").glob("*mean*.jsonl"))
     header, *rounds = record.read_text().splitlines()
     old = json.loads(header)
     del old["settings"]["attack_from"], old["settings"]["client_momentum"]
     record.write_text("\n".join([json.dumps(old), *rounds, ""]))
     _, out = f2ed("reproduce", "fig2", "--from", "runs/fig2_shards")
-    assert "2 of 4 runs are there" in out
+    assert "2 of 4 runs are available" in out
     assert out.count("Figure:") == 1
 
 
 def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "No full runs were there to check these conclusions with." in out
-    f2ed("reproduce", "fig2", "--part", "calm", "--out", "results")
+    f2ed("reproduce", "fig2", "--part", "no-attack", "--out", "results")
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "Of 2 conclusions that a full run was there to check" in out
     assert "the paper" not in out
     assert "in the full run it" in Path("runs/fig2_shards-quick/table.md").read_text()
-    status, _ = f2ed("reproduce", "fig2", "--quick", "--part", "calm")
-    assert "--quick is a version of its own and has no parts" in status
+    status, _ = f2ed("reproduce", "fig2", "--quick", "--part", "no-attack")
+    assert "--quick has no parts" in status
 
 
 def test_figure_3_is_a_picture_and_a_test(f2ed):
@@ -107,7 +107,7 @@ def test_figure_3_is_a_picture_and_a_test(f2ed):
     assert "clients by their labels" in again
     Path("empty").mkdir()
     status, _ = f2ed("reproduce", "fig3", "--from", "empty")
-    assert "no distribution.json is in empty; f2ed reproduce fig3 makes it" in status
+    assert "there is no distribution.json in empty; create it with f2ed reproduce fig3" in status
 
 
 def test_all_figures_go_on_where_one_was_not_run(f2ed, monkeypatch):
@@ -118,8 +118,8 @@ def test_all_figures_go_on_where_one_was_not_run(f2ed, monkeypatch):
     mine = Path("fig2_shards.toml").absolute()
     monkeypatch.setattr("f2ed.cli.reproduce.experiment_file", lambda name: mine if name == "fig2" else other.absolute())
     _, out = f2ed("reproduce", "all", "--from", "runs")
-    assert "no finished run of" in out
-    assert "2 of 4 runs are there" in out
+    assert "is a finished run of" in out
+    assert "2 of 4 runs are available" in out
     assert "clients by their labels" in out
 
 

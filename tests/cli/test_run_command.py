@@ -1,4 +1,4 @@
-"""`f2ed run`, as a person at a terminal meets it."""
+"""`f2ed run`, as used at a terminal."""
 
 import io
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from f2ed.cli.run import _watch
+from f2ed.cli.board import follow
 from f2ed.core.errors import MissingExtra
 from f2ed.experiments import prepare, run_all
 from f2ed.experiments.file import parse
@@ -34,9 +34,9 @@ def file(tmp_path):
 def test_it_ends_with_a_verdict_a_table_and_where_to_look(f2ed, file, tmp_path):
     status, out, _ = f2ed("run", file, "--device", "cpu")
     assert status in (0, None)
-    assert "none, mean begins: round 0/2" in out
-    assert "Under tma, filter-l2: accuracy" in out
-    assert "spoilt weight" in out
+    assert "none, mean, started: round 0/2" in out
+    assert "Under trimmed-mean-attack, filter-l2: accuracy" in out
+    assert "weight on contaminated shards" in " ".join(out.split())
     page = tmp_path / "runs" / "small" / "index.html"
     assert str(page.relative_to(tmp_path)) in out
     assert page.read_text().startswith("<!doctype html>")
@@ -49,7 +49,7 @@ def test_parts_may_vary_different_settings(f2ed, tmp_path):
     path.write_text(settings + '[[part]]\nname = "one"\nbits = [20]\n[[part]]\nname = "two"\nclient_momentum = [0.9]\n')
     status, out, _ = f2ed("run", path, "--device", "cpu", "--rounds", "1")
     assert status in (0, None)
-    assert "Under tma, mean" in out
+    assert "Under trimmed-mean-attack, mean" in out
     assert "Records: " in out
 
 
@@ -64,7 +64,7 @@ def test_the_page_is_about_the_runs_of_this_command_alone(f2ed, file, tmp_path):
 def test_the_live_page_is_there_while_it_runs(f2ed, file):
     status, out, _ = f2ed("run", file, "--only", "none, mean", "--watch", "--port", "0")
     assert status in (0, None)
-    assert "Watch the curves grow: http://127.0.0.1:" in out
+    assert "Live report: http://127.0.0.1:" in out
 
 
 def test_without_the_extra_there_is_no_page_and_the_run_counts_all_the_same(f2ed, file, monkeypatch):
@@ -74,21 +74,21 @@ def test_without_the_extra_there_is_no_page_and_the_run_counts_all_the_same(f2ed
     monkeypatch.setattr("f2ed.cli.run.write_page", missing)
     status, out, _ = f2ed("run", file, "--only", "none, mean")
     assert status in (0, None)
-    assert "No page was made" in out
-    assert "Look at the curves" not in out
+    assert "No report was written" in out
+    assert "Report: " not in out
 
 
 def test_what_was_done_is_not_done_again(f2ed, file):
     f2ed("run", file, "--only", "none, mean")
     _, out, _ = f2ed("run", file)
-    assert "none, mean was done before: round 2/2" in out
-    assert "none, filter-l2 begins" in out
+    assert "none, mean, done before: round 2/2" in out
+    assert "none, filter-l2, started" in out
 
 
 def test_only_names_some_runs_and_rounds_may_be_fewer(f2ed, file):
     _, out, err = f2ed("run", file, "--only", "filter-l2", "--rounds", "1", "--json")
     found = json.loads(out)
-    assert [outcome["name"] for outcome in found["outcomes"]] == ["none, filter-l2", "tma, filter-l2"]
+    assert [each["name"] for each in found["results"]] == ["none, filter-l2", "trimmed-mean-attack, filter-l2"]
     assert found["page"].endswith("index.html")
     assert "round 1/1" in err
 
@@ -97,9 +97,9 @@ def test_only_may_be_given_twice_and_parts_are_chosen_by_name(f2ed, file):
     with file.open("a") as more:
         more.write('\n[[part]]\nname = "a"\nseed = [0, 1]\n\n[[part]]\nname = "b"\nseed = [2]\n')
     _, out, _ = f2ed("run", file, "--part", "a", "--only", "mean", "--only", "seed 1", "--rounds", "1", "--json")
-    assert {outcome["arm"]["seed"] for outcome in json.loads(out)["outcomes"]} == {"1"}
+    assert {each["arm"]["seed"] for each in json.loads(out)["results"]} == {"1"}
     status, _, _ = f2ed("run", file, "--part", "c")
-    assert "there is no part c; there are: a, b" in status
+    assert "unknown part c; choose from: a, b" in status
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(f2ed, file, arguments, c
 def test_a_wrong_key_is_refused_before_anything_starts(f2ed, file, tmp_path):
     file.write_text(FILE + "rouns = 3")
     status, out, _ = f2ed("run", file)
-    assert "small.toml: rouns: there is no such setting; did you mean rounds?" in status
+    assert "small.toml: rouns: unknown setting; did you mean rounds?" in status
     assert out == ""
     assert not (tmp_path / "runs").exists()
 
@@ -141,13 +141,13 @@ def test_ctrl_c_is_safe_and_the_run_goes_on_afterwards(f2ed, file, monkeypatch):
     assert "Nothing is lost" in out
     status, out, _ = f2ed("run", file)
     assert status in (0, None)
-    assert "Under tma" in out
+    assert "Under trimmed-mean-attack" in out
 
 
 def test_a_terminal_sees_a_live_table(tmp_path):
     screen = Console(file=io.StringIO(), force_terminal=True, width=100, highlight=False)
     cells, loaded = prepare(parse(FILE.replace("rounds = 2", "rounds = 1"), "small.toml"))
-    logs = _watch(cells, run_all(cells, tmp_path, loaded=loaded, workers=1), screen)
+    logs = follow(cells, run_all(cells, tmp_path, loaded=loaded, workers=1), screen)
     shown = screen.file.getvalue()
     assert len(logs) == 4
     assert "4 of 4 runs done" in shown
@@ -172,3 +172,23 @@ def test_with_strict_it_refuses_that_schedule_before_anything_starts(f2ed, file,
     assert status.startswith("1 of 2 runs, such as every-round: schedule: Over 9 rounds")
     assert not (tmp_path / "runs").exists()
     assert f2ed("run", file, "--device", "cpu", "--strict", "--only", "fixed")[0] in (0, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ("dmo", "did you mean demo?"),
+        ("nothing-like-it", "`f2ed list experiments` shows all of them"),
+        ("folder/demo.toml", "did you mean demo?"),
+    ],
+)
+def test_an_unknown_experiment_is_refused_with_close_names(f2ed, wanted, hint):
+    status, _, _ = f2ed("run", wanted)
+    assert f"{wanted} is neither a file nor a shipped experiment; " in status
+    assert hint in status
+
+
+def test_a_shipped_experiment_is_found_by_its_name(f2ed, tmp_path):
+    status, out, _ = f2ed("run", "smoke", "--only", "none, mean", "--rounds", "1", "--device", "cpu")
+    assert status in (0, None)
+    assert f"Records: {(tmp_path / 'runs' / 'smoke').relative_to(tmp_path)}" in out

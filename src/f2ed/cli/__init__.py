@@ -1,4 +1,4 @@
-"""The command `f2ed`: one file per subcommand, loaded only when it is asked for."""
+"""The command `f2ed`: one file per subcommand, loaded only when it is called."""
 
 import sys
 
@@ -6,16 +6,43 @@ from f2ed.core.errors import F2edError, MissingExtra
 
 __all__ = ["main"]
 
+_EXTRAS = {
+    "torch": "train",
+    "sklearn": "train",
+    "flwr": "flower",
+    "jinja2": "report",
+    "plotly": "report",
+    "matplotlib": "report",
+    "pyarrow": "parquet",
+    "tensorboard": "tensorboard",
+    "dp_accounting": "dp",
+}
+"""Optional packages, and the extra of f2ed that installs them."""
+
 
 def main() -> None:
-    """Run the command line; an error of ours ends in one clear sentence and a non-zero exit."""
+    """Run the command line; errors end with one sentence and a non-zero exit status."""
     try:
         from f2ed.cli.app import app  # noqa: PLC0415  keeps the light core free of the command line's dependencies
     except ModuleNotFoundError as missing:
-        sys.exit(f"f2ed: {MissingExtra('the command line', 'cli')} ({missing.name} is not there)")
+        sys.exit(f"f2ed: {MissingExtra('the command line', 'cli')} ({missing.name} is not installed)")
     try:
         app()
     except F2edError as error:
         sys.exit(f"f2ed: {error}")
+    except ImportError as error:
+        sys.exit(f"f2ed: {_named(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _named(error: BaseException) -> F2edError:
+    """Return the error of ours behind a failed import of a command; raise anything unexpected."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, F2edError):
+            return cause
+        if isinstance(cause, ModuleNotFoundError) and (extra := _EXTRAS.get((cause.name or "").partition(".")[0])):
+            return MissingExtra(" ".join(["f2ed", *sys.argv[1:2]]), extra)
+        cause = cause.__cause__
+    raise error

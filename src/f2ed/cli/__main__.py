@@ -1,4 +1,4 @@
-"""`python -m f2ed.cli` is `f2ed`."""
+"""Run `f2ed` as `python -m f2ed.cli`."""
 
 from f2ed.cli import main
 

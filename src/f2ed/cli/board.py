@@ -103,5 +103,3 @@ def _print(event: Event, board: _Board, console: Console) -> None:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-

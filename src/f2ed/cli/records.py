@@ -20,7 +20,7 @@ from f2ed.records.schema import RunHeader, lines, title_of
 
 __all__ = ["app"]
 
-app = App(name="records", help="Migrate records to the current format, pack them into archives, sum them up.")
+app = App(name="records", help="Migrate records, and pack them into archives.")
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""`f2ed reproduce`: a figure of the paper, from its runs to a picture and a table beside the paper's numbers."""
+"""`f2ed reproduce`: run, draw and tabulate a figure of the paper next to the published numbers."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from f2ed.cli.pictures import draw
 from f2ed.cli.run import carry_out
 from f2ed.core.errors import ConfigError, MissingExtra
-from f2ed.experiments import File, expand, read
+from f2ed.experiments import ExperimentFile, expand, read
 from f2ed.experiments.reproduction.comparison import Table, agreement
 from f2ed.experiments.reproduction.costs import costs
 from f2ed.experiments.reproduction.distribution import Distribution, distribution
@@ -36,25 +36,25 @@ def reproduce(
     /,
     *,
     quick: Annotated[
-        bool, Parameter(negative="", help="A small network and few rounds: minutes on two cores, same conclusions.")
+        bool, Parameter(negative="", help="A small network and few rounds: minutes on two cores.")
     ] = False,
     from_: Annotated[
         tuple[Path, ...],
-        Parameter(name="--from", negative="", help="Run nothing: take records from here; may be given again."),
+        Parameter(name="--from", negative="", help="Run nothing: read records from here; may be repeated."),
     ] = (),
-    full: Annotated[Path, Parameter(help="Where records of full runs lie, to check --quick with.")] = Path("results"),
-    device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto is a GPU where there is one.")] = "auto",
+    full: Annotated[Path, Parameter(help="Folder of full runs, to check --quick against.")] = Path("results"),
+    device: Annotated[str, Parameter(help="cpu, cuda, cuda:1 …; auto uses a GPU if there is one.")] = "auto",
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
-    out: Annotated[Path, Parameter(help="Where records, tables and figures go.")] = Path("runs"),
-    jobs: Annotated[int, Parameter(help="How many runs at once, each in a process of its own.")] = 1,
+    out: Annotated[Path, Parameter(help="Where to put records, tables and figures.")] = Path("runs"),
+    jobs: Annotated[int, Parameter(help="Number of runs in parallel, each in its own process.")] = 1,
     part: Annotated[tuple[str, ...], Parameter(negative="", help="Run only this part of the figure's file.")] = (),
     only: Annotated[tuple[str, ...], Parameter(negative="", help="Run only those whose name contains this.")] = (),
 ) -> None:
     """Reproduce a figure of the paper, and compare the numbers.
 
-    The table sets what was measured beside each number that the paper's text states, over the seeds there are. What was
-    not run is said. The whole grid of a figure is hours of a GPU: its file has parts, of which the first matter most
-    (f2ed reproduce fig2 --part stated). The records are those of f2ed run, and are shared with it.
+    The table compares our results, over all available seeds, with each number stated in the paper, and shows what was
+    not run. The full grid of a figure takes hours on a GPU; its file has parts, the most important ones first
+    (f2ed reproduce fig2 --part stated). The records are shared with f2ed run.
 
     Example: f2ed reproduce fig2 --quick --jobs 2
 
@@ -64,7 +64,7 @@ def reproduce(
     """
     console = Console(highlight=False)
     if quick and part:
-        raise ConfigError("--quick is a version of its own and has no parts; leave --part out, or choose by --only")
+        raise ConfigError("--quick has no parts; omit --part, or choose runs with --only")
     for name in [*FIGURES, "fig3"] if figure == "all" else [figure]:
         console.rule(name)
         if name == "fig3":
@@ -85,30 +85,37 @@ def _logs(folders: Sequence[Path]) -> list[RunLog]:
 
 
 def _conclude(
-    name: str, file: File, logs: Sequence[RunLog], folder: Path, console: Console, *, full: Path | None, alone: bool
+    name: str,
+    file: ExperimentFile,
+    logs: Sequence[RunLog],
+    folder: Path,
+    console: Console,
+    *,
+    full: Path | None,
+    alone: bool,
 ) -> None:
-    """Say what came of the runs; a quick version is set beside full runs, and a full one beside the paper."""
+    """Show the results; a quick version is compared with full runs, a full one with the paper."""
     cells = expand(file)
     found = matched(cells, logs)
     if not found:
-        missing = f"no finished run of {file.path} is among the {len(logs)} records; run some of it first"
+        missing = f"none of the {len(logs)} records is a finished run of {file.path}; run it first"
         if alone:
             raise ConfigError(missing)
         console.print(missing, soft_wrap=True)
         return
     ends = panels(cells, found)
-    made, said = tables(name, cells, found, beside=full is None), standing(name, cells, found)
+    made, text = tables(name, cells, found, compare=full is None), standing(name, cells, found)
     if full is not None and name not in WORST_CASES:
         table, sentence = _agreement(name, ends, full)
-        made, said = [*made, table], [*said, sentence]
-    cost = f"{len(found)} of {len(cells)} runs are there: {costs(found.values(), logs)}."
+        made, text = [*made, table], [*text, sentence]
+    cost = f"{len(found)} of {len(cells)} runs are available: {costs(found.values(), logs)}."
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "table.md"
-    page.write_text(_page(file, made, [*said, cost]), encoding="utf-8")
+    page.write_text(_page(file, made, [*text, cost]), encoding="utf-8")
     console.print(file.about, soft_wrap=True)
     for table in made:
         _print(table, console)
-    for sentence in [*said, cost]:
+    for sentence in [*text, cost]:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"Table: {page}", soft_wrap=True)
     try:
@@ -118,15 +125,15 @@ def _conclude(
         console.print(f"No figure was drawn: {missing_extra}", soft_wrap=True, markup=False)
 
 
-def _page(file: File, made: Sequence[Table], said: Sequence[str]) -> str:
+def _page(file: ExperimentFile, made: Sequence[Table], text: Sequence[str]) -> str:
     parts = [f"# {file.title}\n", f"{file.about}\n"]
     parts += [f"## {table.title}\n\n{table.markdown()}" for table in made]
-    parts += ["".join(f"- {sentence}\n" for sentence in said), f"{sources()}\n"]
+    parts += ["".join(f"- {sentence}\n" for sentence in text), f"{sources()}\n"]
     return "\n".join(parts)
 
 
 def _agreement(name: str, quick: Sequence[Panel], full: Path) -> tuple[Table, str]:
-    """Check the quick version's conclusions with the full runs there are."""
+    """Check the conclusions of the quick version against the available full runs."""
     path = experiment_file(name)
     whole, there = expand(read(path)), full / path.stem
     others = _logs([there]) if locate(there).exists() else []
@@ -145,7 +152,9 @@ def _recorded(folders: Sequence[Path]) -> Distribution:
     for folder in folders:
         for path in sorted(folder.rglob("distribution.json")):
             return msgspec.json.decode(path.read_bytes(), type=Distribution)
-    raise ConfigError(f"no distribution.json is in {', '.join(map(str, folders))}; f2ed reproduce fig3 makes it")
+    raise ConfigError(
+        f"there is no distribution.json in {', '.join(map(str, folders))}; create it with f2ed reproduce fig3"
+    )
 
 
 def _distribution(found: Distribution, folder: Path, console: Console) -> None:
@@ -172,5 +181,5 @@ def _print(table: Table, console: Console) -> None:
         grid.add_row(*row)
     if console.is_terminal:
         console.print(grid)
-    else:  # a table as wide as it is, for a file or a pipe
+    else:  # full width, for a file or a pipe
         sys.stdout.write(f"{table.title}\n\n{table.markdown()}\n")

@@ -16,14 +16,13 @@ from rich.table import Table
 
 from f2ed.cli.board import follow
 from f2ed.core.errors import ConfigError, MissingExtra
-from f2ed.experiments import Cell, File, Summary, expand, find, prepare, read, run_all, summarize
+from f2ed.experiments import Cell, ExperimentFile, Summary, expand, find, prepare, read, run_all, summarize
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
 from f2ed.records import RunLog
 from f2ed.report import write_page
 from f2ed.report.watch import serve
 from f2ed.simulation.leak_meter import warning
-
 
 __all__ = ["carry_out", "run"]
 
@@ -92,7 +91,7 @@ def run(
         console.print(f"No report was written: {missing}", soft_wrap=True, markup=False)
         where = None
     if json:
-        found = {"outcomes": summary.outcomes, "verdict": summary.verdict, "records": folder, "page": where}
+        found = {"results": summary.results, "verdict": summary.verdict, "records": folder, "page": where}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode() + "\n")
     else:
         console.print(chosen[0].about, soft_wrap=True)
@@ -100,7 +99,7 @@ def run(
 
 
 def carry_out(
-    experiments: File,
+    experiments: ExperimentFile,
     folder: Path,
     console: Console,
     *,
@@ -170,19 +169,21 @@ def _check_schedules(cells: Sequence[Cell], console: Console, *, strict: bool) -
 
 def _conclude(summary: Summary, folder: Path, where: Path | None, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
-    axes = list(dict.fromkeys(axis for outcome in summary.outcomes for axis in outcome.arm))
+    axes = list(dict.fromkeys(axis for result in summary.results for axis in result.arm))
     for axis in axes or ["run"]:
         table.add_column(axis)
     for column in ("accuracy", "lost", "attack success", "weight on contaminated shards"):
         table.add_column(column, justify="right")
-    for outcome in summary.outcomes:
-        names = [outcome.arm.get(axis, "") for axis in axes] or [outcome.name]
-        lost = "" if outcome.below is None else f"{round(outcome.below, 1) + 0.0:.1f} points"
-        success = "" if outcome.success is None else f"{100 * outcome.success:.1f} %"
-        weight = "" if outcome.contaminated_weight is None else f"{100 * outcome.contaminated_weight:.1f} %"
-        table.add_row(*names, f"{100 * outcome.accuracy:.1f} %", lost, success, weight)
+    for result in summary.results:
+        names = [result.arm.get(axis, "") for axis in axes] or [result.name]
+        lost = "" if result.lost is None else f"{round(result.lost, 1) + 0.0:.1f} points"
+        success = "" if result.success is None else f"{100 * result.success:.1f} %"
+        weight = "" if result.contaminated_weight is None else f"{100 * result.contaminated_weight:.1f} %"
+        table.add_row(*names, f"{100 * result.accuracy:.1f} %", lost, success, weight)
     console.print(table)
-    console.print("lost: accuracy against the same run without an attack; contaminated: with a malicious client\n", style="dim")
+    console.print(
+        "lost: accuracy against the same run without an attack; contaminated: with a malicious client\n", style="dim"
+    )
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"\nRecords: {folder}", soft_wrap=True)

@@ -1,8 +1,21 @@
-"""Experiment files: one TOML states what is run, lists in it make a grid, and a run takes up where it was left."""
+"""Experiment files: TOML settings whose lists span a grid of runs, and a runner that resumes."""
 
-from f2ed.experiments.file import File, read
+from f2ed.experiments.file import ExperimentFile, find, read
 from f2ed.experiments.grid import Cell, expand
 from f2ed.experiments.runner import Event, prepare, run_all, run_cell
-from f2ed.experiments.summary import Summary, summarize
+from f2ed.experiments.summary import RunResult, Summary, summarize
 
-__all__ = ["Cell", "Event", "File", "Summary", "expand", "prepare", "read", "run_all", "run_cell", "summarize"]
+__all__ = [
+    "Cell",
+    "Event",
+    "ExperimentFile",
+    "RunResult",
+    "Summary",
+    "expand",
+    "find",
+    "prepare",
+    "read",
+    "run_all",
+    "run_cell",
+    "summarize",
+]

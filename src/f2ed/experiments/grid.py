@@ -1,4 +1,4 @@
-"""From a file to its runs: every list of settings is an axis of a grid, and each cell is one run."""
+"""Expand a file into its runs: every list of settings is an axis of a grid, and each cell is one run."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.experiments.file import File
+from f2ed.experiments.file import ExperimentFile
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 from f2ed.simulation.validate import check
@@ -23,18 +23,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arm: dict[str, str]
-    """What tells it from the other runs: setting and value."""
+    """The settings in which it differs from the other runs, with labels."""
     experiment: Experiment
     about: str
-    """What the file says about all of them."""
+    """The description in the file."""
     part: str = ""
-    """The part of the file that it stands in; "" in a file without parts."""
+    """The part of the file it is in; "" in a file without parts."""
     where: dict[str, str]
-    """Where in the file the settings of the axes stand, for complaints: "estimator" is at "estimator[1]"."""
+    """Where the settings of the axes are in the file, for errors: "estimator" is at "estimator[1]"."""
 
     @property
     def slug(self) -> str:
-        """The name of its files: readable, and different for different settings."""
+        """The name of its files: readable, and unique to its settings."""
         readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         return f"{readable[:80]}-{digest(self.experiment)[:8]}"
 
@@ -45,10 +45,10 @@ class _Choice(NamedTuple):
     value: Any
 
 
-def expand(file: File) -> list[Cell]:
-    """Return the file's runs in its own order, the last list varying fastest; refuse whatever cannot work.
+def expand(file: ExperimentFile) -> list[Cell]:
+    """Return the runs in the order of the file, the last list varying fastest; refuse invalid settings.
 
-    The parts come one after another, and a run that an earlier part has is not repeated.
+    The parts come in order, and a run of an earlier part is not repeated.
     """
     every: dict[str, Cell] = {}
     for index, (part, changes) in enumerate(file.parts or (("", {}),)):
@@ -60,13 +60,13 @@ def expand(file: File) -> list[Cell]:
         digests = Counter(digest(cell.experiment) for cell in cells)
         for cell in cells:
             if digests[digest(cell.experiment)] > 1:
-                raise ConfigError(f"{file.path}: {cell.name}: two runs have the same settings; state each once")
+                raise ConfigError(f"{file.path}: {cell.name}: two runs have the same settings; state each only once")
             every.setdefault(digest(cell.experiment), cell)
     return list(every.values())
 
 
-def _resolved(settings: Mapping[str, Any], file: File) -> dict[str, Any]:
-    """Put what the file defines in place of its names, with the name as the label."""
+def _resolved(settings: Mapping[str, Any], file: ExperimentFile) -> dict[str, Any]:
+    """Replace names that the file defines by their tables, with the name as the label."""
 
     def meant(setting: str, value: Any) -> Any:
         table = file.define.get(setting, {}).get(value) if isinstance(value, str) else None
@@ -78,7 +78,7 @@ def _resolved(settings: Mapping[str, Any], file: File) -> dict[str, Any]:
     }
 
 
-def _axes(file: File, places: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], list[_Choice]]]:
+def _axes(file: ExperimentFile, places: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], list[_Choice]]]:
     for name, value in file.settings.items():
         place = places.get(name, "") + name
         if isinstance(value, list):
@@ -89,9 +89,9 @@ def _axes(file: File, places: Mapping[str, str]) -> Iterator[tuple[tuple[str, ..
                     yield (name, inner), _choices(file, f"{place}.{inner}", several)
 
 
-def _choices(file: File, name: str, values: list[Any]) -> list[_Choice]:
+def _choices(file: ExperimentFile, name: str, values: list[Any]) -> list[_Choice]:
     if not values:
-        raise ConfigError(f"{file.path}: {name}: the list is empty; state one value or more")
+        raise ConfigError(f"{file.path}: {name}: the list is empty; state at least one value")
     kinds = Counter(_kind(value) for value in values)
     found = []
     for index, value in enumerate(values):
@@ -112,7 +112,7 @@ def _kind(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _cell(file: File, part: str, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
+def _cell(file: ExperimentFile, part: str, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
     settings: dict[str, Any] = {}
     for name, value in file.settings.items():
         if isinstance(value, Mapping):
@@ -135,12 +135,12 @@ def _cell(file: File, part: str, chosen: Mapping[tuple[str, ...], _Choice]) -> C
     return Cell(name=name, arm=arm, experiment=it, about=file.about, part=part, where=where)
 
 
-def located(complaint: str, where: Mapping[str, str]) -> str:
-    """Put the index into a complaint about a setting that stands in a list."""
+def located(error: str, where: Mapping[str, str]) -> str:
+    """Add the index to an error about a setting that is in a list."""
     for name, place in where.items():
-        if re.match(rf"{re.escape(name)}\b", complaint):
-            return place + complaint[len(name) :]
-    return complaint
+        if re.match(rf"{re.escape(name)}\b", error):
+            return place + error[len(name) :]
+    return error
 
 
 def _is_number(label: str) -> bool:

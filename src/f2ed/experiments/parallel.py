@@ -1,4 +1,4 @@
-"""Several runs at once, each in a process of its own."""
+"""Run several cells in parallel, each in its own process."""
 
 import os
 import queue
@@ -25,11 +25,11 @@ __all__ = ["run_in_processes"]
 def run_in_processes(
     cells: Sequence[Cell], out: Path, *, jobs: int, device: str = "cpu", folder: Path | None = None
 ) -> Iterator[Event]:
-    """Run the cells in `jobs` processes, which share the cores; stop all of them when the caller stops listening."""
-    # A fresh interpreter, since threads of torch do not survive a fork.
+    """Run the cells in `jobs` processes, which share the cores; stop them when the caller stops iterating."""
+    # Start fresh interpreters: torch threads do not survive a fork.
     context = get_context("spawn")
     tasks, events = context.Queue(), context.Queue()
-    tasks.cancel_join_thread()  # What nobody took is not waited for.
+    tasks.cancel_join_thread()  # Do not wait for tasks that no process took.
     for numbered in enumerate(cells):
         tasks.put(numbered)
     for _ in range(jobs):
@@ -46,7 +46,7 @@ def run_in_processes(
             except queue.Empty:
                 if not any(process.is_alive() for process in processes):
                     raise ConfigError(
-                        "the processes at work have ended before their runs; run again with --jobs 1 to see why"
+                        "the worker processes ended before their runs; run again with --jobs 1 to see why"
                     ) from None
                 continue
             if isinstance(event, str):
@@ -61,7 +61,7 @@ def run_in_processes(
 
 
 def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None, workers: int, parent: int) -> None:
-    """Take cells until there are none."""
+    """Run cells from the queue until it is empty."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops this process.
     Thread(target=_leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(workers)
@@ -82,7 +82,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
 
 
 def _leave_with(parent: int) -> None:
-    """End this process soon after its parent, however that ended."""
+    """End this process soon after its parent, even if that was killed."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -1,7 +1,7 @@
-"""Run the cells of a grid: what is finished is not repeated, what was interrupted goes on where it was.
+"""Run the cells of a grid: finished runs are skipped, interrupted runs resume.
 
-After every round its record is appended and then the state is put in place of the last one, whole or not at all. So
-whenever a run is killed, the records before the saved state are right, and any after it are dropped.
+After every round the record is appended and then the checkpoint is replaced atomically. So whenever a run is killed,
+all records up to the checkpoint are valid, and any later ones are dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import append, locked, write_atomic
-from f2ed.experiments.file import File
+from f2ed.experiments.file import ExperimentFile
 from f2ed.experiments.grid import Cell, expand, located
 from f2ed.learning import AnyDataset, Data
 from f2ed.learning.datasets import ARCHIVES
@@ -34,7 +34,7 @@ _LOCK_SECONDS = 3.0
 
 
 class Event(NamedTuple):
-    """What happened to a cell: it began, took a round, came to its end, or had come to it before."""
+    """Progress of a cell: it began, completed a round, finished, or was skipped as finished before."""
 
     cell: int
     kind: Kind
@@ -43,22 +43,22 @@ class Event(NamedTuple):
 
 
 def prepare(
-    file: File,
+    file: ExperimentFile,
     *,
     only: Sequence[str] = (),
     folder: Path | None = None,
     progress: Progress = quiet,
     notify: Notify = quiet,
 ) -> tuple[list[Cell], Loaded]:
-    """Lay out the grid, load its data and refuse what cannot work with them, before anything starts.
+    """Expand the grid, load its data and refuse invalid settings before anything starts.
 
-    The cells are those whose names have all of `only` in them; data that none of these needs are not asked for. Where
-    the data can be neither found nor fetched, the file's fallback takes their place, if it has one.
+    Only cells whose names contain every string of `only` are kept, and only their data are loaded. If the data can be
+    neither found nor downloaded, the file's fallback is used, if it has one.
     """
     cells = [cell for cell in expand(file) if all(word in cell.name for word in only)]
     loaded: dict[AnyDataset, Data] = {}
     if file.fallback:
-        expand(file.without_data())  # A fallback that cannot work shall not be found out where it is needed.
+        expand(file.without_data())  # An invalid fallback is an error even where it is not needed.
     for cell in cells:
         wanted = cell.experiment.data
         if wanted in loaded:
@@ -68,19 +68,19 @@ def prepare(
         except ConfigError as error:
             if not file.fallback or _is_there(wanted, folder):
                 raise ConfigError(f"{file.path}: {located(f'data: {error}', cell.where)}") from None
-            notify(f"{error}. Going on with the file's fallback instead.")
+            notify(f"{error}. Using the fallback of the file instead.")
             return prepare(file.without_data(), only=only, folder=folder, progress=progress, notify=notify)
     _check_all(file, cells, loaded)
     return cells, loaded
 
 
 def _is_there(wanted: AnyDataset, folder: Path | None) -> bool:
-    """Say whether the files are somewhere, so that what is wrong is not their absence."""
+    """Whether the files exist, so that the error is not their absence."""
     kind = str(wanted.__struct_config__.tag)
     return any(archive.name == kind and find(archive, folder) is not None for archive in ARCHIVES)
 
 
-def _check_all(file: File, cells: Sequence[Cell], loaded: Loaded) -> None:
+def _check_all(file: ExperimentFile, cells: Sequence[Cell], loaded: Loaded) -> None:
     seen = set()
     for cell in cells:
         it = cell.experiment
@@ -95,7 +95,7 @@ def _check_all(file: File, cells: Sequence[Cell], loaded: Loaded) -> None:
 
 
 def place(cell: Cell, out: Path) -> Path:
-    """Return where the records of a cell are: the same settings under another name count as its own."""
+    """Return the path of a cell's records; records of the same settings under another name count too."""
     path = out / f"{cell.slug}.jsonl"
     if path.exists():
         return path
@@ -113,7 +113,7 @@ def run_cell(
     first_rounds: FirstRoundCache | None = None,
     notify: Notify = quiet,
 ) -> Iterator[tuple[Kind, RunLog]]:
-    """Run one cell, or what is left of it; yield what happened with the log so far."""
+    """Run or resume one cell; yield each event with the log so far."""
     if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
         yield "skipped", archived
         return
@@ -123,7 +123,7 @@ def run_cell(
         yield "skipped", log
         return
     if path.suffix == ".gz":
-        raise ConfigError(f"{path} is compressed but not finished; gunzip it to go on, or delete it to begin anew")
+        raise ConfigError(f"{path} is compressed but not finished; decompress it to resume, or delete it to start over")
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, wait=_LOCK_SECONDS, remedy="choose another --out"):
         simulation = Simulation(
@@ -136,7 +136,7 @@ def run_cell(
             first_rounds=first_rounds,
             notify=notify,
         )
-        log, state = _taken_up(path, simulation) or (RunLog(simulation.header, ()), None)
+        log, state = _resumed(path, simulation) or (RunLog(simulation.header, ()), None)
         write_atomic(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
         yield "began", log
         for after, record in simulation.rounds(state):
@@ -164,7 +164,7 @@ def run_all(
     workers: int | None = None,
     notify: Notify = quiet,
 ) -> Iterator[Event]:
-    """Run the cells one after another; the training of a first round is done once for all that begin alike."""
+    """Run the cells in order; cells that start alike share the training of their first round."""
     first_rounds = FirstRoundCache()
     for index, cell in enumerate(cells):
         data = loaded[cell.experiment.data]
@@ -178,8 +178,8 @@ def _checkpoint(path: Path) -> Path:
     return path.with_suffix(".checkpoint")
 
 
-def _taken_up(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationState] | None:
-    """Return the rounds that the saved state stands behind, and that state; None to begin anew."""
+def _resumed(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationState] | None:
+    """Return the rounds up to the checkpoint, and its state; None to start over."""
     if not (path.exists() and _checkpoint(path).exists()):
         return None
     log = read(path)
@@ -190,13 +190,13 @@ def _taken_up(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationSta
         raise ConfigError(f"{_checkpoint(path)}: {error}") from None
     kept = tuple(record for record in log.rounds if record.round < state.round)
     if len(kept) != state.round:
-        raise ConfigError(f"{path} lacks rounds that its checkpoint stands behind; delete both to run again")
+        raise ConfigError(f"{path} lacks rounds that its checkpoint includes; delete both to start over")
     return RunLog(log.header, kept), state
 
 
 def _check_device(path: Path, before: RunHeader, now: RunHeader) -> None:
     if before.device != now.device:
         raise ConfigError(
-            f"{path} was begun on {before.device}, and this is {now.device}, which rounds otherwise; "
-            "go on there, or delete the file to begin anew"
+            f"{path} was started on {before.device}, and this is {now.device}, whose rounding differs; "
+            "resume there, or delete the file to start over"
         )

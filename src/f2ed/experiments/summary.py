@@ -1,4 +1,4 @@
-"""What came of a grid, in plain language: how far each attack got against each rule."""
+"""Summarize a grid: how each attack fared against each estimator."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ import msgspec
 from f2ed.records import RunLog
 from f2ed.records.text import Remark, by_promise, ending, graded, kind, percent, privacy, promise, unfinished, upkeep
 
-__all__ = ["Outcome", "Summary", "summarize"]
+__all__ = ["RunResult", "Summary", "summarize"]
 
-_LATE = 3
+_LATE = 5
 
 
 @final
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one run ended."""
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one run."""
 
     name: str
     arm: dict[str, str]
@@ -26,28 +26,28 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: float
     """After the last round."""
     success: float | None
-    below: float | None
-    """Points of accuracy lost against the same settings without an attack, where that was run."""
-    attackers_believed: float | None
-    """The weight given to contaminated shards, on average over the last rounds."""
+    lost: float | None
+    """Accuracy lost, in points, against the same settings without an attack, if that was run."""
+    contaminated_weight: float | None
+    """The weight on contaminated shards, averaged over the last rounds."""
     seconds: float
-    """Of a round, on average."""
+    """Mean per round."""
     guarantee: str
 
 
 class Summary(NamedTuple):
-    """The outcomes, and sentences about them."""
+    """The results, and sentences about them."""
 
-    outcomes: tuple[Outcome, ...]
+    results: tuple[RunResult, ...]
     verdict: tuple[str, ...]
 
 
 def summarize(logs: Sequence[RunLog]) -> Summary:
-    """Compare the runs with each other; runs without a round are left out."""
+    """Compare the runs with each other, except those without a round."""
     logs = [log for log in logs if log.rounds]
-    calm = {_but_attack(log): log for log in logs if not log.header.attacked}
-    outcomes = tuple(_outcome(log, calm.get(_but_attack(log))) for log in logs)
-    return Summary(outcomes, (*_sentences(outcomes), *(remark.sentence for remark in _remarks(logs, outcomes))))
+    baseline = {_but_attack(log): log for log in logs if not log.header.attacked}
+    results = tuple(_result(log, baseline.get(_but_attack(log))) for log in logs)
+    return Summary(results, (*_sentences(results), *(remark.sentence for remark in _remarks(logs, results))))
 
 
 def _but_attack(log: RunLog) -> bytes:
@@ -55,10 +55,10 @@ def _but_attack(log: RunLog) -> bytes:
     return msgspec.json.encode(settings, order="deterministic")
 
 
-def _outcome(log: RunLog, calm: RunLog | None) -> Outcome:
+def _result(log: RunLog, baseline: RunLog | None) -> RunResult:
     header, last = log.header, log.rounds[-1]
-    believed = [share for record in log.rounds[-_LATE:] if (share := record.contaminated_weight) is not None]
-    return Outcome(
+    weights = [share for record in log.rounds[-_LATE:] if (share := record.contaminated_weight) is not None]
+    return RunResult(
         name=header.name,
         arm=header.arm,
         attack=header.arm.get("attack") or kind(header.settings.get("attack")) or "none",
@@ -66,60 +66,60 @@ def _outcome(log: RunLog, calm: RunLog | None) -> Outcome:
         estimator_kind=kind(header.settings.get("estimator")),
         accuracy=log.final_accuracy,
         success=last.success,
-        below=100 * (calm.final_accuracy - log.final_accuracy) if calm is not None and header.attacked else None,
-        attackers_believed=sum(believed) / len(believed) if believed and header.attacked else None,
+        lost=100 * (baseline.final_accuracy - log.final_accuracy) if baseline is not None and header.attacked else None,
+        contaminated_weight=sum(weights) / len(weights) if weights and header.attacked else None,
         seconds=sum(record.seconds.total for record in log.rounds) / len(log.rounds),
         guarantee=last.guarantee,
     )
 
 
-def _sentences(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Set the plain mean against the best of the other rules, attack by attack; else say how each attack went."""
-    for rest in dict.fromkeys(_elsewhere(outcome) for outcome in outcomes):
-        there = [outcome for outcome in outcomes if _elsewhere(outcome) == rest]
+def _sentences(results: Sequence[RunResult]) -> Iterator[str]:
+    """Compare every estimator with plain averaging, attack by attack; without it, describe each attack alone."""
+    for rest in dict.fromkeys(_elsewhere(result) for result in results):
+        there = [result for result in results if _elsewhere(result) == rest]
         suffix = f" ({rest})" if rest else ""
-        for attack in dict.fromkeys(outcome.attack for outcome in there):
-            arms = [outcome for outcome in there if outcome.attack == attack]
-            plain = next((outcome for outcome in arms if outcome.estimator == "mean"), None)
-            for outcome in arms:
-                if outcome is not plain:
-                    yield _against(outcome, plain) + suffix
+        for attack in dict.fromkeys(result.attack for result in there):
+            arms = [result for result in there if result.attack == attack]
+            plain = next((result for result in arms if result.estimator == "mean"), None)
+            for result in arms:
+                if result is not plain:
+                    yield _against(result, plain) + suffix
             if len(arms) == 1 and plain is not None:
                 yield _alone(plain) + suffix
 
 
-def _elsewhere(outcome: Outcome) -> str:
-    return ", ".join(f"{k} {v}" for k, v in outcome.arm.items() if k not in {"attack", "estimator"})
+def _elsewhere(result: RunResult) -> str:
+    return ", ".join(f"{k} {v}" for k, v in result.arm.items() if k not in {"attack", "estimator"})
 
 
-def _against(outcome: Outcome, plain: Outcome | None) -> str:
+def _against(result: RunResult, plain: RunResult | None) -> str:
     if plain is None:
-        return _alone(outcome)
-    if outcome.attack == "none":
-        reached = f"{outcome.estimator} reaches {percent(outcome.accuracy)}"
+        return _alone(result)
+    if result.attack == "none":
+        reached = f"{result.estimator} reaches {percent(result.accuracy)}"
         return f"Without an attack {reached} and plain averaging {percent(plain.accuracy)}."
-    return f"{_alone(outcome)} Plain averaging: {_ending(plain)}."
+    return f"{_alone(result)} Plain averaging: {_ending(plain)}."
 
 
-def _alone(outcome: Outcome) -> str:
-    if outcome.attack == "none":
-        return f"Without an attack {outcome.estimator} reaches {percent(outcome.accuracy)}."
-    return f"Under {_the(outcome.attack)}, {outcome.estimator}: {_ending(outcome)}."
+def _alone(result: RunResult) -> str:
+    if result.attack == "none":
+        return f"Without an attack {result.estimator} reaches {percent(result.accuracy)}."
+    return f"Under {_the(result.attack)}, {result.estimator}: {_ending(result)}."
 
 
-def _ending(outcome: Outcome) -> str:
-    return ending(outcome.accuracy, _lost(outcome), outcome.success)
+def _ending(result: RunResult) -> str:
+    return ending(result.accuracy, _lost(result), result.success)
 
 
-def _lost(outcome: Outcome) -> float | None:
-    return None if outcome.below is None else outcome.below / 100
+def _lost(result: RunResult) -> float | None:
+    return None if result.lost is None else result.lost / 100
 
 
-def _remarks(logs: Sequence[RunLog], outcomes: Sequence[Outcome]) -> Iterator[Remark]:
+def _remarks(logs: Sequence[RunLog], results: Sequence[RunResult]) -> Iterator[Remark]:
     broken = {
-        outcome.name: outcome.attack
-        for outcome in outcomes
-        if outcome.estimator_kind == "filter-l2" and graded(_lost(outcome), outcome.success) == "broken"
+        result.name: result.attack
+        for result in results
+        if result.estimator_kind == "filter-l2" and graded(_lost(result), result.success) == "broken"
     }
     for several in by_promise([log for log in logs if log.header.attacked]):
         yield promise(several, [broken[log.header.name] for log in several if log.header.name in broken])
@@ -129,5 +129,5 @@ def _remarks(logs: Sequence[RunLog], outcomes: Sequence[Outcome]) -> Iterator[Re
 
 
 def _the(attack: str) -> str:
-    """Put an article before a label of words; tags such as tma are names."""
+    """Add an article to a descriptive label; kinds such as krum-attack are names."""
     return f"the {attack}" if re.fullmatch(r"[a-z ]*(attack|backdoor)", attack) else attack

@@ -20,7 +20,7 @@ from f2ed.records import RunLog
 __all__ = ["shown", "standing", "tables"]
 
 
-def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, beside: bool = True) -> list[Table]:
+def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, compare: bool = True) -> list[Table]:
     """Return the figure's tables; first, if asked for, ours beside the paper's numbers and the authors' records."""
     if figure in WORST_CASES:
         return [worst_case(cells, found)]
@@ -28,7 +28,7 @@ def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, b
     if figure == "fig6":
         return [by_shards(ends)]
     every = [every_arm(ends, data) for data in dict.fromkeys(panel.data for panel in ends)]
-    if not beside:
+    if not compare:
         return every
     ours = beside_the_paper(figure, panels(cells, found)), beside_the_records(figure, ends)
     return [*(table for table in ours if table.rows), *every]

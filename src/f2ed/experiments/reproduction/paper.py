@@ -5,7 +5,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from f2ed.core.errors import ConfigError
+from f2ed.experiments.file import find
 
 __all__ = ["FIGURES", "WORST_CASES", "experiment_file", "released", "sources", "stated"]
 
@@ -23,19 +23,10 @@ FIGURES = {
 WORST_CASES = ("worst-case", "worst-few-classes")
 """Those that are no figures of the paper, but tables of our own."""
 
-_PACKED = Path(__file__).with_name("files")
-_CHECKOUT = Path(__file__).parents[3] / "experiments"
-
 
 def experiment_file(figure: str) -> Path:
-    """Return the figure's file: packed with the package, or in the checkout that the package is run from."""
-    name = f"{FIGURES[figure]}.toml"
-    for folder in (_PACKED, _CHECKOUT):
-        if (path := folder / name).exists():
-            return path
-    raise ConfigError(
-        f"{name} is neither in {_PACKED} nor in {_CHECKOUT}; install f2ed from its wheel, or run it from a checkout"
-    )
+    """Return the path of a figure's experiment file."""
+    return find(Path(FIGURES[figure]))
 
 
 def sources() -> str:
