@@ -13,7 +13,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy_flower.md").read_text()
 CODE = ROOT / "src" / "f2ed"
 ERRORS = {"Refusal", "ConfigError", "PeerError"}
-OF_A_NODE = ["flower/identity.py", "flower/client_app.py", "flower/states.py", "flower/model.py", "flower/budget.py"]
+OF_A_NODE = [
+    "deployment/identity.py",
+    "deployment/state_store.py",
+    "flower/arrays.py",
+    "flower/client_mod.py",
+    "flower/context.py",
+    "protocol/dp/budget.py",
+]
+OF_THE_PROTOCOL = ["primitives/*.py", "quantization/*.py", "dp/*.py", "secagg/**/*.py"]
 MEANT_FOR_OTHERS = {
     # The server's, or the simulation's, in a file that both sides use.
     "no roster; give the path",
@@ -54,7 +62,7 @@ def matches(fragment, text):
 
 
 def test_every_refusal_of_a_client_stands_in_a_table():
-    refusals = [text for path in sorted(CODE.glob("secagg/*.py")) for text in said(path, {"Refusal"})]
+    refusals = [text for path in sorted(CODE.glob("protocol/secagg/**/*.py")) for text in said(path, {"Refusal"})]
     refusals += [text for name in OF_A_NODE for text in said(CODE / name, ERRORS)]
     assert len(refusals) > 40
     quoted = [*fragments(), *MEANT_FOR_OTHERS]
@@ -63,14 +71,15 @@ def test_every_refusal_of_a_client_stands_in_a_table():
 
 @pytest.mark.parametrize("fragment", [*fragments(), *MEANT_FOR_OTHERS])
 def test_nothing_is_quoted_that_nobody_says(fragment):
-    files = [*(CODE / "flower").glob("*.py"), *(CODE / "secagg").glob("*.py"), CODE / "encoding.py"]
+    files = [CODE / "core" / "files.py", *(CODE / "flower").glob("*.py"), *(CODE / "deployment").glob("*.py")]
+    files += [path for pattern in OF_THE_PROTOCOL for path in (CODE / "protocol").glob(pattern)]
     words = fragment.removeprefix("takes no part: ")
     assert any(matches(words, text) for path in files for text in strings(path))
 
 
 def test_every_setting_of_a_node_is_explained():
     section = PAGE[PAGE.index("## Settings of a node") : PAGE.index("## Settings of the server")]
-    settings = {text for text in strings(CODE / "flower" / "identity.py") if re.fullmatch("f2ed-[a-z]+", text)}
+    settings = {text for text in strings(CODE / "deployment" / "identity.py") if re.fullmatch("f2ed-[a-z-]+", text)}
     assert len(settings) == 8
     assert {name for name in settings if f"| `{name}` |" not in section} == set()
 
