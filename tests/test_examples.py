@@ -1,4 +1,4 @@
-"""The examples run as they stand, and show what they say; so does every experiment file that is shipped."""
+"""The examples run unchanged and show what they claim; every shipped experiment file can be read."""
 
 import re
 import subprocess
@@ -18,12 +18,12 @@ def shown(name):
     return done.stdout
 
 
-def test_the_filter_errs_least_of_the_robust_means():
+def test_filterl2_has_the_smallest_error():
     errors = {name: float(error) for name, error in re.findall(r"(\w+): off by +([\d.]+)", shown("01_robust_mean.py"))}
     assert errors["FilterL2"] < min(errors["Mean"], errors["Median"], errors["Krum"]) / 100
 
 
-def test_the_server_of_the_secure_sum_sees_means_and_believes_the_honest():
+def test_the_secure_sum_hides_each_client_and_the_robust_mean_rejects_the_malicious():
     output = shown("02_secure_sum.py")
     assert "hidden in a crowd of at least 3" in output
     plain = float(re.search(r"plain mean is off by (\d+\.\d+)", output)[1])
@@ -31,7 +31,7 @@ def test_the_server_of_the_secure_sum_sees_means_and_believes_the_honest():
     assert plain > 2 * robust
 
 
-def test_the_simulation_opens_the_backdoor_for_averaging_alone():
+def test_only_plain_averaging_lets_the_backdoor_in():
     mean, robust = shown("03_simulate.py").split("filter-l2\n")
     assert float(re.findall(r"backdoor opens for +([\d.]+)%", mean)[-1]) > 80
     assert float(re.findall(r"backdoor opens for +([\d.]+)%", robust)[-1]) < 5
