@@ -1,4 +1,4 @@
-"""One setting of every attack, for the shared tests; one that is missing fails them."""
+"""One example of every attack, for the shared tests, which fail if one is missing."""
 
 from typing import get_args
 

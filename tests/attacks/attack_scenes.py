@@ -1,4 +1,4 @@
-"""Views and crews small enough to reason about."""
+"""Attacker views and malicious clients small enough to reason about."""
 
 from dataclasses import dataclass
 
@@ -64,7 +64,7 @@ def contaminated(seen):
 
 @dataclass
 class Softmax:
-    """Softmax regression on flat images: the smallest thing that can be trained."""
+    """Softmax regression on flat images: the smallest trainable model."""
 
     model: np.ndarray
     classes: int

@@ -1,4 +1,4 @@
-"""Attacks drive real local training through the clients, and a plain mean falls for them."""
+"""Attacks drive real local training and a plain mean is vulnerable to them."""
 
 from functools import cache
 
@@ -32,7 +32,7 @@ def clients():
 
 
 class Work:
-    """The clients's training by a cohort: each call is another time in the same round."""
+    """Training of the malicious clients by a cohort; each call is another training in the same round."""
 
     def __init__(self, cohort, model, current):
         self.cohort, self.model, self.current, self.calls = cohort, model, current, 0

@@ -139,7 +139,7 @@ def test_tensors_that_stay_where_they_are_give_the_same(attack, knowledge, aware
 @EVERY
 @KNOWLEDGE
 def test_without_sharding_it_makes_no_difference_to_know_the_shards(attack, knowledge):
-    """Each client is its own shard, so shard means are clients; rows come in another order, so lots may differ."""
+    """Each client is its own shard, so shard means are clients; rows come in another order, so random draws may differ."""
     if isinstance(attack, a.Gaussian | a.TrimmedMeanAttack) or attack == a.DBA(rounds=(3, 5), boost=10.0):
         pytest.skip("draws lots for each row" if not isinstance(attack, a.DBA) else "turns of single clients")
     malicious = (1, 3, 7, 16, 19)

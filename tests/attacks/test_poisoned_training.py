@@ -39,7 +39,7 @@ def test_the_square_is_five_pixels_of_28_and_white():
     assert not BLANK.any()
 
 
-def test_the_square_goes_where_it_is_told():
+def test_the_square_is_painted_where_it_is_set():
     painted = paint(BLANK, a.Square(size=2, row=26, column=3).boxes(BLANK), 1.0)
     assert lit(painted[0]) == {(26, 3), (26, 4), (27, 3), (27, 4)}
 
@@ -49,7 +49,7 @@ def test_a_square_outside_the_image_is_refused():
         paint(BLANK, a.Square(row=24).boxes(BLANK), 1.0)
 
 
-def test_the_four_bars_are_those_of_the_inventors():
+def test_the_four_bars_are_as_published():
     bars = [lit(paint(BLANK, [box], 1.0)[0]) for box in a.Bars().boxes(BLANK)]
     assert bars == [{(row, first + i) for i in range(4)} for row in (0, 3) for first in (0, 6)]
 
@@ -92,7 +92,7 @@ def test_success_is_counted_with_and_without_the_images_of_the_target_class():
     labels = np.array([2, 2, 0, 1, 3])
     goal = a.Goal(np.zeros((5, 1, 8, 8)), np.full(5, 2), labels)
     assert goal.success(np.array([2, 2, 2, 1, 3])) == (1 / 3, 3 / 5)
-    assert goal.success(labels) == (0.0, 2 / 5)  # the floor of the authors' way of counting
+    assert goal.success(labels) == (0.0, 2 / 5)  # the floor of the released code's way of counting
 
 
 def test_a_backdoor_is_measured_on_triggered_test_images():
@@ -170,7 +170,7 @@ def test_training_settings_left_out_are_those_of_the_honest():
     assert last(at_work)[1] == a.TrainingOverrides(lr=0.05, momentum=0.9)
 
 
-def test_alpha_pulls_the_model_towards_the_global_one():
+def test_alpha_keeps_the_model_near_the_global_one():
     far, near = (
         np.linalg.norm(a.ModelReplacement(alpha=alpha).train(clients(a.ModelReplacement()))) for alpha in (1.0, 0.3)
     )
@@ -189,7 +189,7 @@ def test_model_replacement_opens_a_backdoor_in_a_plain_mean():
     assert accuracy(at_work, bad, *evaluation().test) > 0.8
 
 
-def test_the_authors_mra_scales_nothing_and_paints_a_normalized_zero_on_all_images():
+def test_the_released_mra_scales_nothing_and_paints_a_normalized_zero_on_all_images():
     attack = a.ModelReplacement(variant="released")
     at_work = clients(attack, palette=PALETTE)
     attack.train(at_work)
@@ -229,7 +229,7 @@ def test_in_a_single_shot_each_kind_attacks_in_its_round_alone():
     np.testing.assert_array_equal(attack(view(current=4)), view().own)
 
 
-def test_the_authors_dba_measures_the_last_bar_alone():
+def test_the_released_dba_measures_the_last_bar_alone():
     attack = a.DBA(variant="released")
     at_work = clients(attack)
     bars = a.Bars().boxes(at_work.data[0].images)
@@ -341,7 +341,7 @@ def test_model_poisoning_without_its_goal_is_refused():
         a.ModelPoisoning(images=3).train(replace(clients(a.ModelPoisoning(images=3)), goal=None))
 
 
-def test_the_authors_mpa_exchanges_rows_and_columns_and_takes_the_chosen_images_for_a_reference():
+def test_the_released_mpa_transposes_images_and_takes_the_target_images_for_a_reference():
     ours, theirs = a.ModelPoisoning(images=3), a.ModelPoisoning(images=3, variant="released")
     at_work = clients(theirs)
     np.testing.assert_array_equal(at_work.goal.images, ours.goal(evaluation()).images.swapaxes(-1, -2))

@@ -57,7 +57,7 @@ def test_ipm_turns_the_mean_round_exactly_when_it_is_scaled_enough():
         assert (mean @ honest < 0) == turned
 
 
-def test_the_authors_ipm_divides_the_honest_sum_by_all():
+def test_the_released_ipm_divides_the_honest_sum_by_all():
     seen = alone()
     np.testing.assert_allclose(a.IPM(variant="released")(seen)[0], -seen.benign.sum(0) / 20)
 
@@ -67,7 +67,7 @@ def test_sign_flip_turns_each_own_update():
     np.testing.assert_array_equal(a.SignFlip(scale=2.0)(seen), -2 * seen.own)
 
 
-def test_gaussian_draws_anew_for_each_row_and_round():
+def test_gaussian_draws_each_row_and_round_independently():
     seen = alone(d=20_000)
     attack = a.Gaussian(mean=0.5, std=2.0)
     sent = attack(seen)
@@ -100,7 +100,7 @@ def test_ka_surrounds_its_choice_by_accomplices_nearer_than_a_hundred_thousandth
     assert (apart <= 1e-5 / 41).all()
 
 
-def test_ka_starts_from_the_bound_of_its_inventors():
+def test_ka_starts_from_the_published_bound():
     seen = alone(spread=2.0)
     honest = seen.benign
     apart = np.linalg.norm(honest[:, None] - honest, axis=2).sum(1).min()
@@ -115,7 +115,7 @@ def test_ka_gives_up_where_krum_never_chooses_it():
     np.testing.assert_array_equal(a.KrumAttack()(far), seen.own)
 
 
-def test_the_authors_ka_searches_each_tensor_and_sends_a_failure_too():
+def test_the_released_ka_searches_each_tensor_and_sends_a_failure_too():
     seen = alone(spread=2.0)
     small = np.where(np.arange(41) < 10, 0.01, 1.0)
     seen = replace(seen, own=seen.own * small, benign=seen.benign * small)
@@ -150,7 +150,7 @@ def test_tma_stands_beyond_all_honest_values_on_the_side_the_model_leaves(space)
         (-1, (-4.0, -2.0), -2.0, -1.0),
     ],
 )
-def test_tma_draws_from_the_ranges_of_its_inventors(sign, values, low, high):
+def test_tma_draws_from_the_published_ranges(sign, values, low, high):
     seen = alone(d=4000)
     honest = np.full((15, 4000), values[0])
     honest[1:] = values[1] if sign > 0 else values[0]
@@ -168,7 +168,7 @@ def test_tma_with_partial_knowledge_stands_three_to_four_deviations_behind():
     assert behind.max() == pytest.approx(4, abs=0.01)
 
 
-def test_the_authors_tma_draws_once_for_all_and_multiplies_weights():
+def test_the_released_tma_draws_once_for_all_and_multiplies_weights():
     seen = alone(d=4000)
     fresh, shared = a.TrimmedMeanAttack()(seen), a.TrimmedMeanAttack(variant="released")(seen)
     assert not np.array_equal(fresh[0], fresh[1])

@@ -92,7 +92,7 @@ def test_no_regret_matches(n, d, seed, shift):
 
 @settings(max_examples=15, deadline=None)
 @given(n=st.integers(5, 12), d=st.integers(2, 9), seed=st.integers(0, 10_000))
-def test_the_geometric_median_is_where_the_pulls_cancel(n, d, seed):
+def test_the_geometric_median_is_where_unit_vectors_cancel(n, d, seed):
     X = sample(n, d, seed, 3.0)
     z = e.GeometricMedian(iterations=100_000)(X).mean
     away = X - z
@@ -130,7 +130,7 @@ def test_mixing_matches(n, d, seed, shift):
 
 @CASES
 @few
-def test_buckets_are_means_of_rows_dealt_at_random(n, d, seed, shift):
+def test_buckets_are_means_of_random_groups_of_rows(n, d, seed, shift):
     X = sample(n, d, seed, shift)
     order = np.random.default_rng(seed).permutation(n)
     buckets = np.array([X[order[i : i + 3]].mean(axis=0) for i in range(0, n, 3)])
@@ -238,7 +238,7 @@ def test_the_filter_says_why_it_stopped():
     assert e.FilterL2(0.4, sigma=1e-9)(np.array([[0.0], [1.0]] * 3)).stopped == "the remaining rows deviate equally"
 
 
-def test_the_authors_rule_with_their_sigma_always_drops_the_same_number_of_rows():
+def test_the_released_rule_with_its_sigma_always_drops_the_same_number_of_rows():
     weights = e.FilterL2(0.4, sigma=1e-6, variant="released")(sample(25, 30, 0, 0.0)).weights
     assert (weights == 0).sum() == 20
 

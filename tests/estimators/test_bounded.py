@@ -67,7 +67,7 @@ def test_a_bound_that_cannot_be_meant_is_refused(settings, message):
         ('{"kind":"krum","contamination":0.5}', r"\$\.contamination"),
     ],
 )
-def test_a_file_is_told_where_the_bound_is_wrong(text, message):
+def test_the_error_for_a_file_has_the_path_of_the_bound(text, message):
     with pytest.raises(msgspec.ValidationError, match=message):
         msgspec.json.decode(text, type=e.AnyEstimator)
 

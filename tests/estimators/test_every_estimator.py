@@ -73,7 +73,7 @@ def test_centered_clipping_moves_with_the_rows_and_its_start():
 @pytest.mark.parametrize("factor", [1e-30, 1e-3, 7.0, 1e30])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_scaling_all_rows_scales_the_answer(rule, factor, kind):
-    # (The authors' variant of FilterL2 does not: it compares a fourth power with a second one.)
+    # (The released variant of FilterL2 does not: it compares a fourth power with a second one.)
     lengths = {key: getattr(rule, key) for key in ("radius", "sigma") if getattr(rule, key, None)}
     larger = msgspec.structs.replace(rule, **{key: factor * value for key, value in lengths.items()})
     X = rows(kind=kind)

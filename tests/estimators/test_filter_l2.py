@@ -71,7 +71,7 @@ def test_a_large_common_mean_does_not_blur_the_differences(common):
     assert weights[:3].max() < 0.2 * weights[3:].min()
 
 
-def test_rows_at_many_scales_beside_each_other_are_told_apart():
+def test_rows_at_many_scales_are_distinguished():
     X = np.random.default_rng(5).normal(size=(21, 500)).astype(np.float32) * np.float32(1e-3)
     for row, size in enumerate([1e36, 1e20, 1e9, 1e3]):
         X[row] = size

@@ -1,7 +1,7 @@
 """Order statistics of each column: sorted blocks, medians, and the values nearest a median.
 
-On a CPU a column of few rows is sorted by a network of minima and maxima, each over a whole block of
-columns at once; many rows by NumPy's own sort, on the transposed block. On a GPU torch sorts.
+On a CPU few rows are sorted by a network of minima and maxima, each over a whole block of columns at once; many rows by
+NumPy's own sort, on the transposed block. On a GPU torch sorts.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ _NETWORK_ROWS = 64  # beyond this NumPy's sort is as fast
 def sort(block: Array) -> list[Array]:
     """Return the block's rows with every column in ascending order: the smallest values first."""
     ordered, xp = _sort(block), namespace(block)
-    # NaN comes out last, and first too where minima and maxima pass it on.
+    # NaN comes out last, and first too where minima and maxima propagate it.
     if not (bool(xp.isfinite(ordered[0]).all()) and bool(xp.isfinite(ordered[-1]).all())):
         raise NotFiniteError
     return ordered
@@ -42,7 +42,7 @@ def _sort(block: Array) -> list[Array]:
 
 
 def median(ordered: list[Array]) -> Array:
-    """Return the middle of sorted rows; of two middles, their mean."""
+    """Return the median of sorted rows: the middle one, or the mean of the two in the middle."""
     middle = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[middle]
@@ -50,11 +50,10 @@ def median(ordered: list[Array]) -> Array:
 
 
 def nearest(ordered: list[Array], keep: int) -> Array:
-    """Return the mean, in each column, of the `keep` values nearest its median (of two as near, the lower).
+    """Return the mean, in each column, of the `keep` values nearest its median (of two equally near, the lower).
 
-    In sorted rows these stand side by side, and the window over them moves up a step as long as the value
-    it gains is nearer than the one it loses. Values are chosen, never added and taken away again:
-    a far outlier leaves no rounding behind.
+    In sorted rows these are adjacent, and the window over them moves up as long as the value it gains is nearer than the
+    one it loses. Values are selected, never added and subtracted again, so a far outlier leaves no rounding error.
     """
     xp, n, center = namespace(ordered[0]), len(ordered), median(ordered)
     drop = n - keep

@@ -1,9 +1,8 @@
-"""The Gram matrix of n rows in one pass, exact enough to tell near rows apart.
+"""The Gram matrix of n rows in one pass, precise enough to distinguish close rows.
 
-Products are taken in the rows' own type and added up in float64. Where rounding would blur the differences
-among the nearest half of the rows, because of a large common mean or of one far row, the pass is
-repeated about the medoid; where numbers are so large or small that squares leave the type's
-range, with every row scaled to size one as well.
+Products are computed in the rows' own type and summed in float64. Where rounding would blur the differences among the
+nearest half of the rows, because of a large common mean or one far row, the pass is repeated about the medoid; where
+values are so large or small that squares leave the range of the type, with every row scaled to size one as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,11 +32,11 @@ _NARROW = 2048
 
 
 class NotFiniteError(Exception):
-    """Some row holds NaN or Inf, or overflows; the sums are spoilt, so it cannot say which."""
+    """Some row holds NaN or Inf, or overflows; from the sums it is not known which."""
 
 
 class Source(Protocol):
-    """What the pass needs of its rows."""
+    """The interface that the pass needs from its rows."""
 
     n: int
     matrix: Array
@@ -49,8 +48,7 @@ class Source(Protocol):
 def measured(rows: Source) -> Matrix:
     """Return the Gram matrix of the rows about a common center, [n, n] in float64.
 
-    The center is zero, or the medoid where needed: rules must use distances or re-center, never the
-    rows' own lengths.
+    The center is zero, or the medoid where needed: rules must use distances or re-center, never the norms of the rows.
     """
     result, center = _one_pass(rows, None, scaled=False), None
     for _ in range(_REPEATS):
@@ -65,15 +63,15 @@ def measured(rows: Source) -> Matrix:
 class GramStream:
     """A Gram matrix built up from blocks of columns that arrive one after another.
 
-    For matrices that never fit in memory: add every block, then `FilterL2(…).weigh(stream.gram)` gives
-    the weights of the rows, and `weights @ block` the mean, block by block, on a second reading.
+    For matrices that do not fit in memory: add every block, then `FilterL2(…).weigh(stream.gram)` gives the weights of
+    the rows, and `weights @ block` the mean, block by block, in a second pass.
     """
 
     def __init__(self, n: int) -> None:
         self.gram: Matrix = np.zeros((n, n))
 
     def add(self, block: Array) -> None:
-        """Add a block [n, width] of columns; any width will do."""
+        """Add a block [n, width] of columns, of any width."""
         n = len(self.gram)
         if block.ndim != 2 or block.shape[0] != n:
             raise ConfigError(f"a block must be a matrix of {n} rows, not {tuple(block.shape)}")
@@ -99,7 +97,7 @@ def largest(block: Array) -> Vector:
 
 
 def _one_pass(rows: Source, center: int | None, *, scaled: bool) -> Matrix:
-    """Walk the columns once; twice if every row is to be scaled to size one, against over- and underflow."""
+    """Read the columns once; twice if every row is scaled to size one, against over- and underflow."""
     factors = np.exp2(-np.clip(np.floor(np.log2(_sizes(rows, center))), -126, 126)) if scaled else None
 
     def work(blocks: Iterator[slice]) -> Array:
@@ -133,7 +131,7 @@ def _product(block: Array, center: int | None, factors: Vector | None) -> Array:
         away = away * like(block, factors)[:, None]
     if isinstance(away, np.ndarray):
         return double(away @ away.T)
-    # One product with so small a result would leave most of a GPU idle: many narrow ones fill it.
+    # One product with such a small result leaves most of a GPU idle: many narrow ones fill it.
     narrow = _NARROW if away.shape[1] % _NARROW == 0 else away.shape[1]
     parts = away.unflatten(1, (-1, narrow)).transpose(0, 1)
     return double(parts @ parts.mT).sum(0)

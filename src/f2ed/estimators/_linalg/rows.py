@@ -1,7 +1,7 @@
-"""Rows of updates, seen as they are, chosen, scaled or mixed, and read in blocks of columns.
+"""Rows of updates, as they are or selected, scaled or mixed, read in blocks of columns.
 
-Every estimator works on `Rows`. Wrappers such as nearest-neighbor mixing make no second matrix:
-they answer with rows that are a linear map of the ones below, applied block by block.
+Every estimator works on `Rows`. Wrappers such as nearest-neighbor mixing make no second matrix: they return rows that
+are a linear map of the underlying ones, applied block by block.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +20,14 @@ __all__ = ["Matrix", "Rows"]
 
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
-_BLOCK = 400_000  # elements of a block: about what a core's own cache holds
+_BLOCK = 400_000  # elements of a block: about what fits in a core's own cache
 _GPU_BLOCK = 1 << 27
 _NARROWEST, _WIDEST = 512, 16_384  # columns of a block on a CPU
-_WIDE = 1 << 16  # of one that is read once and in order, so that it need not fit the cache
+_WIDE = 1 << 16  # of one that is read once and in order, so it need not fit the cache
 
 
 class Rows(ABC):
-    """n rows of d columns; `matrix` is what lies at the bottom, for its width, type and device."""
+    """n rows of d columns; `matrix` is the underlying matrix, for its width, type and device."""
 
     n: int
     matrix: Array
@@ -37,11 +37,11 @@ class Rows(ABC):
 
     @abstractmethod
     def block(self, columns: slice) -> Array:
-        """Return these columns of all rows, [n, width]; not to be written to."""
+        """Return these columns of all rows, [n, width], read-only."""
 
     @abstractmethod
     def section(self, columns: slice | Index) -> "Rows":
-        """Return all rows, cut to some of their columns."""
+        """Return all rows, restricted to some of their columns."""
 
     @property
     def d(self) -> int:
@@ -64,7 +64,7 @@ class Rows(ABC):
     def walk(
         self, work: Callable[[Iterator[slice]], Any], *, blas: bool = False, width: int | None = None
     ) -> list[Any]:
-        """Let `work` walk the columns in blocks that fit a core's cache, or on a CPU in blocks of `width`."""
+        """Call `work` with the columns in blocks that fit a core's cache, or on a CPU in blocks of `width`."""
         if not isinstance(self.matrix, np.ndarray):
             width = max(_GPU_BLOCK // self.n >> 16, 1) << 16
         elif width is None:
@@ -113,17 +113,17 @@ class Rows(ABC):
         return np.asarray(sum(to_numpy(part) for part in self.walk(work)))
 
     def not_finite(self) -> Index:
-        """Name the rows that hold NaN or Inf, or are so large that their squares overflow float64."""
+        """Return the rows that hold NaN or Inf, or values whose squares overflow float64."""
 
         def work(blocks: Iterator[slice]) -> Vector:
             return np.asarray(np.max([largest(self.block(columns)) for columns in blocks], axis=0))
 
         return np.flatnonzero(~(np.max(self.walk(work), axis=0) < HUGE))
 
-    # Other rows made of these
+    # Derived rows
 
     def select(self, index: Index) -> "Rows":
-        """Return the chosen rows alone."""
+        """Return only the selected rows."""
         return _Selected(self, index)
 
     def mix(self, weights: Vector) -> "Rows":
@@ -136,7 +136,7 @@ class Rows(ABC):
 
 
 class Matrix(Rows):
-    """The rows as they came in."""
+    """The rows as given."""
 
     def __init__(
         self,
@@ -154,12 +154,12 @@ class Matrix(Rows):
         return self.matrix[:, columns]
 
     def section(self, columns: slice | Index) -> Rows:
-        """Cut the previous answer too."""
+        """Restrict the previous estimate too."""
         previous = None if self.previous is None else self.previous[columns]
         return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
 
     def combine(self, weights: Vector) -> Array:
-        """Return the weighted sum, or a copy where one row has all the weight."""
+        """Return the weighted sum, or a copy of the row that has all the weight."""
         used = np.flatnonzero(weights)
         if len(used) == 1 and weights[used[0]] == 1:
             row = self.matrix[int(used[0])]

@@ -9,7 +9,7 @@ __all__ = ["Spread", "widest"]
 
 Vector = npt.NDArray[np.float64]
 _POWER_STEPS = 8
-_MANY = 64  # rows, from which all eigenvectors cost more than one
+_MANY = 64  # rows from which on all eigenvectors cost more than one
 
 
 class Spread(NamedTuple):
@@ -20,7 +20,7 @@ class Spread(NamedTuple):
 
     @property
     def scores(self) -> Vector:
-        """How far each row sticks out: its squared coordinate."""
+        """The outlier score of each row: its squared coordinate."""
         return self.along * self.along
 
 
@@ -48,9 +48,9 @@ def _top(K: Vector) -> tuple[float, Vector]:
 
 
 def _by_powers(K: Vector) -> tuple[float, Vector] | None:
-    """Settle the common case of one far row in a few power steps.
+    """Solve the common case of one far row in a few power steps.
 
-    They can settle only on the top pair if its eigenvalue is more than half the trace.
+    They converge to the top pair for certain only if its eigenvalue is more than half the trace.
     """
     trace = float(np.trace(K))
     u = K[:, int(np.argmax(K.diagonal()))]
@@ -69,7 +69,7 @@ def _by_powers(K: Vector) -> tuple[float, Vector] | None:
 
 
 def _by_inverse(K: Vector) -> tuple[float, Vector] | None:
-    """Find the vector to the top eigenvalue by inverse iteration: cheaper than all vectors where there are many."""
+    """Find the top eigenvector by inverse iteration: cheaper than all eigenvectors if there are many."""
     if len(K) < _MANY:
         return None
     value = float(np.linalg.eigvalsh(K)[-1])
