@@ -139,9 +139,9 @@ def test_tensors_that_stay_where_they_are_give_the_same(attack, knowledge, aware
 @EVERY
 @KNOWLEDGE
 def test_without_sharding_it_makes_no_difference_to_know_the_shards(attack, knowledge):
-    """Each client is its own shard, so shard means are clients; rows come in another order, so random draws may differ."""
+    """Each client is its own shard, so shard means are clients; their order differs, so random draws may, too."""
     if isinstance(attack, a.Gaussian | a.TrimmedMeanAttack) or attack == a.DBA(rounds=(3, 5), boost=10.0):
-        pytest.skip("draws lots for each row" if not isinstance(attack, a.DBA) else "turns of single clients")
+        pytest.skip("draws each row at random" if not isinstance(attack, a.DBA) else "turns of single clients")
     malicious = (1, 3, 7, 16, 19)
     seen = [view(shards=ALONE, malicious=malicious) for _ in range(2)]
     sent = [setting(attack, knowledge, aware=aware)(one) for aware, one in zip((False, True), seen, strict=True)]

@@ -52,7 +52,7 @@ def median(ordered: list[Array]) -> Array:
 def nearest(ordered: list[Array], keep: int) -> Array:
     """Return the mean, in each column, of the `keep` values nearest its median (of two equally near, the lower).
 
-    In sorted rows these are adjacent, and the window over them moves up as long as the value it gains is nearer than the
+    In sorted rows these are adjacent, and the window over them moves up while the value it gains is nearer than the
     one it loses. Values are selected, never added and subtracted again, so a far outlier leaves no rounding error.
     """
     xp, n, center = namespace(ordered[0]), len(ordered), median(ordered)
