@@ -112,7 +112,7 @@ def test_the_digest_leaves_out_the_options_that_are_unset():
         ({"dp": {"noise_multiplier": 1.0, "delta": 1.0}}, r"dp\.delta"),
         ({"dp": {"noise_multiplier": 1.0, "detla": 0.1}}, "did you mean delta"),
         ({"bits": 2, "clip_value": 100.0, "dp": 0.01}, "dp: noise of .* steps"),
-        ({"bits": 48, "dp": 1e6}, "dp: noise of .* steps; .* fewer where it is more"),
+        ({"bits": 48, "dp": 1e6}, "dp: noise of .* steps; .* fewer if it is larger"),
     ],
 )
 def test_noise_that_cannot_work_is_refused_with_the_setting_to_change(changes, why):
