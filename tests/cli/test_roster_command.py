@@ -83,7 +83,7 @@ def test_one_key_cannot_stand_for_two(begun):
 
 
 def test_no_key_is_overwritten(begun):
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         key(begun / "clinic_0.key")
 
 

@@ -1,4 +1,4 @@
-"""`f2ed roster`: who takes part, under which key, in which deal; made and signed outside the server."""
+"""`f2ed roster`: the clients, their keys and how they are sharded; created and signed outside the server."""
 
 import os
 import sys
@@ -24,30 +24,32 @@ roster = App(
 
 @roster.command
 def key(path: Annotated[Path, Parameter(help="Where the private key goes, such as hospital_a.key.")]) -> None:
-    """Make a client's identity key. Run it on the node: the private key never leaves it.
+    """Create a client's identity key. Run this on the node: the private key never leaves it.
 
     Example: f2ed roster key hospital_a.key
     """
     public = write_pair(path, os.urandom(32))
-    _say(f"The private key is {path}: it stays on this node.", f"Give {public} to whoever keeps the roster.")
+    _print(
+        f"The private key is {path}: it stays on this node.", f"Give {public} to the authority that keeps the roster."
+    )
 
 
 @roster.command
 def new(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,
-    name: Annotated[str, Parameter(help="What the federation is called.")],
+    name: Annotated[str, Parameter(help="Name of the federation.")],
     authority: Annotated[Path, Parameter(help="Where the authority's private key goes; keep it off the server.")],
 ) -> None:
-    """Begin a roster, and make the key that will sign it.
+    """Create an empty roster and the key that will sign it.
 
     Example: f2ed roster new roster.json --name clinics --authority authority.key
     """
     if path.exists():
-        raise ConfigError(f"{path} is there already; move it away, or choose another name")
+        raise ConfigError(f"{path} exists already; move it away, or choose another name")
     public = write_pair(authority, os.urandom(32))
     write_roster(path, Roster(name=name, authority=read_public(public)))
-    _say(f"Began {path}. Give every node {public}: by it they know that a roster is yours.")
+    _print(f"Created {path}. Give {public} to every node: it verifies that a roster is yours.")
 
 
 @roster.command
@@ -63,7 +65,7 @@ def add(
     following = max((entry.id for entry in draft.clients), default=-1) + 1
     more = tuple(Entry(following + place, each.stem, read_public(each)) for place, each in enumerate(keys))
     _rewrite(path, draft, (*draft.clients, *more))
-    _say(f"{len(draft.clients) + len(more)} clients are on {path}; now sign it: f2ed roster sign")
+    _print(f"{len(draft.clients) + len(more)} clients are on {path}; now sign it: f2ed roster sign")
 
 
 @roster.command
@@ -71,16 +73,16 @@ def remove(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     names: Annotated[list[str], Parameter(help="Names of clients.")],
 ) -> None:
-    """Take clients off. The roster must be signed again afterwards.
+    """Remove clients. The roster must be signed again afterwards.
 
     Example: f2ed roster remove roster.json hospital_b
     """
     draft = read_roster(path)
     if unknown := set(names) - {entry.name for entry in draft.clients}:
-        raise ConfigError(f"nobody on {path} is called {min(unknown)}; f2ed roster verify lists everyone")
+        raise ConfigError(f"no client on {path} is called {min(unknown)}; f2ed roster verify lists all clients")
     left = tuple(entry for entry in draft.clients if entry.name not in names)
     _rewrite(path, draft, left)
-    _say(f"{len(left)} clients are left on {path}; now sign it: f2ed roster sign")
+    _print(f"{len(left)} clients remain on {path}; now sign it: f2ed roster sign")
 
 
 @roster.command
@@ -88,16 +90,16 @@ def sign(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,
     authority: Annotated[Path, Parameter(help="The authority's private key.")],
-    shards: Annotated[int | None, Parameter(help="Into how many shards to deal; by default the planner's.")] = None,
-    min_crowd: Annotated[int, Parameter(help="The fewest clients in whose sum anyone may be opened.")] = 4,
-    malicious: Annotated[int, Parameter(help="How many attackers are feared.")] = 0,
-    every: Annotated[int | None, Parameter(help="Deal anew after so many rounds; by default never.")] = None,
-    batches: Annotated[int | None, Parameter(help="Keep so many together for ever, and deal them whole.")] = None,
+    shards: Annotated[int | None, Parameter(help="Number of shards; by default the planner's.")] = None,
+    min_crowd: Annotated[int, Parameter(help="Minimum number of clients in any opened sum.")] = 4,
+    malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")] = 0,
+    every: Annotated[int | None, Parameter(help="Reshard every N rounds; by default never.")] = None,
+    batches: Annotated[int | None, Parameter(help="Group size: these clients always share a shard.")] = None,
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
 ) -> None:
-    """Close the list, draw the seed of the deal and sign: from now on nobody can choose who shares a shard.
+    """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard.
 
     Example: f2ed roster sign roster.json --authority authority.key --shards 2 --min-crowd 4
     """
@@ -106,7 +108,7 @@ def sign(
     number = shards if shards is not None else advice.recommended
     if number is None or not (advice.ok or accept_no_guarantee):
         fix = "; or ".join(change.text for change in advice.changes)
-        last = ", or say --accept-no-guarantee" if number is not None else ""
+        last = ", or pass --accept-no-guarantee" if number is not None else ""
         raise ConfigError(f"{advice.verdict} {' '.join(advice.why)} You may {fix}{last}.")
     schedule: Schedule = Fixed() if every is None else EveryKRounds(every)
     if batches is not None:
@@ -115,17 +117,19 @@ def sign(
         draft, read_private(authority), shards=number, min_crowd=min_crowd, schedule=schedule, seed=os.urandom(32)
     )
     write_roster(path, made)
-    _say(advice.verdict, f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.")
+    _print(advice.verdict, f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.")
 
 
 @roster.command
 def verify(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,
-    authority: Annotated[Path, Parameter(help="The authority's public key, from a source that is not the server.")],
+    authority: Annotated[
+        Path, Parameter(help="The authority's public key, obtained from a source other than the server.")
+    ],
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
 ) -> None:
-    """Check the signature, and show who is on the roster. The exit status is 1 if the signature is not good.
+    """Verify the signature and list the clients. The exit status is 1 if the signature is invalid.
 
     Example: f2ed roster verify roster.json --authority authority.pub
     """
@@ -137,9 +141,9 @@ def verify(
     if json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return
-    _say(
+    _print(
         f"{found.name}, serial {found.serial}: {len(found.clients)} clients in {found.shards} shards, "
-        f"nobody opened among fewer than {found.min_crowd}. The signature is good.",
+        f"min_crowd {found.min_crowd}. The signature is valid.",
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
     )
 
@@ -152,5 +156,5 @@ def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...]) -> None:
     write_roster(path, changed)
 
 
-def _say(*lines: str) -> None:
+def _print(*lines: str) -> None:
     sys.stdout.write("\n".join(lines) + "\n")

@@ -62,7 +62,7 @@ def write_new(path: Path, data: bytes, *, secret: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
     except FileExistsError:
-        raise ConfigError(f"{path} is there already; move it away, or choose another name") from None
+        raise ConfigError(f"{path} exists already; move it away, or choose another name") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "wb") as file:
