@@ -22,10 +22,10 @@ from time import process_time
 import numpy as np
 import torch
 
-from f2ed.audit.images import RECOGNISED, match, psnr
+from f2ed.audit.images import RECOGNIZED, match, psnr
 from f2ed.audit.inversion import first_dense
-from f2ed.audit.membership import area
-from f2ed.audit.server_view import View, as_pixels, draw, opened_mean, update
+from f2ed.audit.membership import auc
+from f2ed.audit.server_view import ServerView, as_pixels, draw_shard, opened_mean, update
 from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2
 from f2ed.learning.datasets import Mnist
@@ -97,14 +97,14 @@ def _attacks() -> Iterator[str]:
         inside: list[float] = []
         outside: list[float] = []
         for _ in range(TRIALS):
-            shard = draw(data, MEMBERS, 1, rng)
+            shard = draw_shard(data, MEMBERS, 1, rng)
             updates = [update(model, samples, lr=LR) for samples in shard]
             quiet = Encoding(1.0, max(float(np.linalg.norm(each)) for each in updates))
             encoding = quiet.noisy(multiplier, coordinates=dimension, carriers=MEMBERS)
             opened = partial(opened_mean, rng=rng, encoding=encoding)
             true = as_pixels(torch.cat([samples.images for samples in shard]), data.black, data.white)
-            view = View(torch.from_numpy(opened(updates)), model, MEMBERS, 1, LR, 1, data.black, data.white)
-            seen += (psnr(true, match(true, _quotients(view, data.shape))) > RECOGNISED).tolist()
+            view = ServerView(torch.from_numpy(opened(updates)), model, MEMBERS, 1, LR, 1, data.black, data.white)
+            seen += (psnr(true, match(true, _quotients(view, data.shape))) > RECOGNIZED).tolist()
             longest = max(updates, key=lambda each: float(np.linalg.norm(each)))
             rest = [np.zeros_like(longest) if each is longest else each for each in updates]
             known = np.mean(rest, axis=0)
@@ -112,10 +112,10 @@ def _attacks() -> Iterator[str]:
             outside += [float((opened(rest) - known) @ longest) for _ in range(DRAWS)]
         told = _rounded(dp_epsilon(1 / (2 * multiplier**2), 1e-5)) if multiplier else "∞"
         row = [f"{multiplier:g}" if multiplier else "none", told, f"{100 * np.mean(seen):.0f} %"]
-        yield f"| {' | '.join([*row, f'{area(np.array(inside), np.array(outside)):.2f}'])} |"
+        yield f"| {' | '.join([*row, f'{auc(np.array(inside), np.array(outside)):.2f}'])} |"
 
 
-def _quotients(view: View, shape: tuple[int, int, int]) -> np.ndarray:
+def _quotients(view: ServerView, shape: tuple[int, int, int]) -> np.ndarray:
     """Return every neuron's weights over its bias, as images, from as many directions as there are samples."""
     layer = first_dense(view.model)
     both = torch.cat([view.part(f"{layer}.weight"), view.part(f"{layer}.bias")[:, None]], dim=1).double()

@@ -1,12 +1,12 @@
 import pytest
 
 from f2ed.audit import Finding
-from f2ed.audit.audit import Picture, Settings, audit
-from f2ed.audit.findings import Course, Interval
-from f2ed.audit.summary import as_record, markdown, verdict
+from f2ed.audit.audit import AuditSettings, Picture, audit
+from f2ed.audit.findings import Interval, RankHistory
+from f2ed.audit.summary import as_record, conclusions, markdown
 from f2ed.guarantees.leakage.forecast import ScheduleLeak
 
-QUICK = Settings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, client_dropout=0.1)
+QUICK = AuditSettings(sizes=(1, 4), hidden=128, trials=2, iterations=20, clients=24, rounds=10, client_dropout=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +51,15 @@ def test_every_number_has_both_baselines(findings):
 
 
 def test_the_ranks_of_every_round_are_there_and_grow_as_the_meter_says(found):
-    courses = {each.setting: each for each in found if isinstance(each, Course)}
-    assert courses["fixed"].ranks == (6,) * 10
-    assert courses["every-round"].ranks[:4] == (6, 11, 16, 21)
-    assert courses["every-round"].exposed[-1] == 24
-    assert set(courses["batches of 2"].exposed) == {0}
+    histories = {each.setting: each for each in found if isinstance(each, RankHistory)}
+    assert histories["fixed"].ranks == (6,) * 10
+    assert histories["every-round"].ranks[:4] == (6, 11, 16, 21)
+    assert histories["every-round"].exposed[-1] == 24
+    assert set(histories["batches of 2"].exposed) == {0}
 
 
-def test_a_shard_of_one_is_looked_at_without_being_asked_for(digits):
-    few = Settings(sizes=(3,), hidden=32, trials=1, iterations=0, clients=8, rounds=2, client_dropout=0.0)
+def test_a_shard_of_one_is_always_audited(digits):
+    few = AuditSettings(sizes=(3,), hidden=32, trials=1, iterations=0, clients=8, rounds=2, client_dropout=0.0)
     sizes = {one.shard for one in audit(digits, few) if isinstance(one, Finding) and one.attack == "inversion"}
     assert sizes == {1, 3}
 
@@ -73,7 +73,7 @@ def test_a_shard_of_four_does_not_hide_images_behind_a_dense_layer(findings):
 def test_schedules_differ_as_the_meter_predicts(findings):
     for setting in ("every-round", "fixed", "batches of 2"):
         measured = value(findings, "disaggregation", "cosine", setting, rounds=10).found.value
-        meter = value(findings, "disaggregation", "cosine, as the meter predicts", setting, rounds=10).found.value
+        meter = value(findings, "disaggregation", "cosine predicted by the meter", setting, rounds=10).found.value
         assert measured == pytest.approx(meter, abs=0.09)
     assert value(findings, "disaggregation", "cosine", "every-round", rounds=10).found.value > 0.9
     assert value(findings, "disaggregation", "cosine", "fixed", rounds=10).found.value < 0.55
@@ -91,16 +91,16 @@ def test_there_are_pictures_for_every_size(found):
     assert {"inversion_untrained_1", "inversion_untrained_4", "optimization_1", "optimization_4"} <= names
 
 
-def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings):
+def test_the_page_has_conclusions_tables_the_meter_and_pictures(found, findings):
     leaks = [each for each in found if isinstance(each, ScheduleLeak)]
-    courses = [each for each in found if isinstance(each, Course)]
-    page = markdown("A title", findings, leaks, [("a.png", "a shard of four")], courses, ["Privacy: as it was."])
+    histories = [each for each in found if isinstance(each, RankHistory)]
+    page = markdown("A title", findings, leaks, [("a.png", "a shard of four")], histories, ["Privacy: as it was."])
     assert "| every-round | 6 | 11 | 16 | 21 |" in page
     assert "- Privacy: as it was." in page
     assert "The meter predicts" in page
     assert page.startswith("# A title\n")
     assert "100 % at 1, 100 % at 4" in page
-    assert "opens noise: masks are bound to them" in page
+    assert "opens only noise: masks are bound to the model" in page
     assert "| every-round | none | 24 of 24 |" in page
     assert "![a shard of four](a.png)" in page
 
@@ -108,12 +108,12 @@ def test_the_page_holds_a_verdict_tables_the_meter_and_pictures(found, findings)
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Interval(80.0, 79.0, 80.0, 5), "the binding of masks has failed"),
-        (Interval(11.7, 11.7, 11.7, 1), "opens noise: masks are bound to them"),
+        (Interval(80.0, 79.0, 80.0, 5), "the binding of masks to the model has failed"),
+        (Interval(11.7, 11.7, 11.7, 1), "opens only noise: masks are bound to the model"),
     ],
 )
-def test_the_verdict_says_whether_the_binding_holds(found, said):
-    lie = Finding(
+def test_the_conclusions_say_whether_the_binding_holds(found, said):
+    finding = Finding(
         attack="inconsistency",
         metric="PSNR of the victim, dB",
         shard=4,
@@ -121,7 +121,7 @@ def test_the_verdict_says_whether_the_binding_holds(found, said):
         found=found,
         guess=10.0,
     )
-    assert said in verdict([lie])[0]
+    assert said in conclusions([finding])[0]
 
 
 def test_a_finding_becomes_one_flat_line_of_a_run(findings):

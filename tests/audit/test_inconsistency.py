@@ -1,8 +1,8 @@
 import pytest
 
-from f2ed.audit import draw, invert
+from f2ed.audit import draw_shard, invert
 from f2ed.audit.images import match, psnr
-from f2ed.audit.inconsistency import lie
+from f2ed.audit.inconsistency import send_different_models
 from f2ed.audit.server_view import as_pixels
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
@@ -11,8 +11,8 @@ from f2ed.learning.models import Mlp
 
 def victim_seen(data, members, *, bound):
     rng = stream(0, "lie", members)
-    shard = draw(data, members, 1, rng)
-    told = lie(Mlp((64,))(data.shape, 10, 0), shard, data, rng, bound=bound)
+    shard = draw_shard(data, members, 1, rng)
+    told = send_different_models(Mlp((64,))(data.shape, 10, 0), shard, data, rng, bound=bound)
     true = as_pixels(shard[0].images, data.black, data.white)
     return told, float(psnr(true, match(true, invert(told.view, data.shape)))[0])
 
@@ -35,4 +35,4 @@ def test_with_the_binding_the_sum_is_noise_even_if_the_server_forges_the_tags(di
 def test_nobody_takes_part_in_a_shard_of_two(digits):
     rng = stream(0, "two")
     with pytest.raises(ConfigError, match="hide one among honest others"):
-        lie(Mlp((16,))(digits.shape, 10, 0), draw(digits, 2, 1, rng), digits, rng, bound=True)
+        send_different_models(Mlp((16,))(digits.shape, 10, 0), draw_shard(digits, 2, 1, rng), digits, rng, bound=True)

@@ -2,19 +2,20 @@ import numpy as np
 import pytest
 import torch
 
-from f2ed.audit import GradientMatching, draw, infer_labels, invert, opened_mean, view_of
-from f2ed.audit.images import match, psnr
+from f2ed.audit import GradientMatching, draw_shard, infer_labels, invert, opened_mean, view_of
+from f2ed.audit.images import RECOGNIZED, match, psnr
 from f2ed.audit.label_inference import overlap
 from f2ed.audit.server_view import as_pixels, update
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.learning.models import Cnn, Mlp
+from f2ed.protocol.quantization.encoding import Encoding
 
 
 def scene(data, members, model=None, seed=0, batch_size=1, **settings):
     rng = stream(seed, "scene", members)
     module = (model or Mlp((128,)))(data.shape, data.classes, seed)
-    shard = draw(data, members, batch_size, rng)
+    shard = draw_shard(data, members, batch_size, rng)
     true = as_pixels(torch.cat([samples.images for samples in shard]), data.black, data.white)
     labels = torch.cat([samples.labels for samples in shard]).numpy()
     return view_of(module, shard, data, rng, **settings), true, np.bincount(labels, minlength=10), rng
@@ -57,7 +58,7 @@ def test_a_mean_that_says_nothing_gives_no_image(digits):
 
 def test_a_convolution_is_not_inverted_by_quotients(digits):
     view, _, _, _ = scene(digits, 1, Cnn(filters=4, hidden=16))
-    with pytest.raises(ConfigError, match="use the optimization attack"):
+    with pytest.raises(ConfigError, match="use gradient matching"):
         invert(view, digits.shape)
 
 
@@ -82,7 +83,23 @@ def test_labels_found_are_as_many_as_the_samples(digits):
 def test_the_opened_mean_is_the_mean_to_the_precision_of_the_encoding(digits):
     rng = stream(0, "means")
     module = Mlp((16,))(digits.shape, 10, 0)
-    updates = [update(module, samples, lr=0.1) for samples in draw(digits, 3, 2, rng)]
+    updates = [update(module, samples, lr=0.1) for samples in draw_shard(digits, 3, 2, rng)]
     opened = opened_mean(updates, rng)
     np.testing.assert_allclose(opened, np.mean(updates, axis=0), atol=3e-6)
     assert (opened != np.mean(updates, axis=0)).any()
+
+
+def test_a_noisy_encoding_hides_images_and_leaves_its_noise_in_the_mean(digits):
+    rng = stream(0, "noise")
+    module = Mlp((128,))(digits.shape, 10, 0)
+    shard = draw_shard(digits, 4, 1, rng)
+    updates = [update(module, samples, lr=0.1) for samples in shard]
+    quiet = Encoding(1.0, max(float(np.linalg.norm(each)) for each in updates))
+    encoding = quiet.noisy(1.0, coordinates=len(updates[0]), carriers=4)
+    view = view_of(module, shard, digits, rng, encoding=encoding)
+    noise = view.mean.numpy() - np.mean(updates, axis=0)
+    assert noise.std() == pytest.approx(encoding.deviation * encoding.unit / np.sqrt(4), rel=0.05)
+    true = as_pixels(torch.cat([samples.images for samples in shard]), digits.black, digits.white)
+    exact = invert(view_of(module, shard, digits, rng, encoding=quiet), digits.shape)
+    assert psnr(true, match(true, exact)).min() > RECOGNIZED
+    assert psnr(true, match(true, invert(view, digits.shape))).max() < RECOGNIZED

@@ -14,9 +14,10 @@ clients = 24
 malicious = 1
 shards = 6
 rounds = 2
+seed = 5
 estimator = "mean"
 schedule = { kind = "every-k-rounds", k = 7 }
-training = { batch = 2, lr = 0.1 }
+training = { batch_size = 2, lr = 0.1 }
 """
 
 
@@ -33,7 +34,8 @@ def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(t
     found = json.loads(capsys.readouterr().out)
     assert found["data"] == "digits"
     assert found["settings"]["hidden"] == 96
-    assert found["settings"]["batch"] == 2
+    assert found["settings"]["seed"] == 5
+    assert found["settings"]["batch_size"] == 2
     assert (found["settings"]["clients"], found["settings"]["shard"]) == (24, 4)
     assert {one["shard"] for one in found["findings"] if one["attack"] == "inversion"} == {1, 3}
     assert any("k = 7" in one["setting"] for one in found["findings"])
@@ -42,11 +44,11 @@ def test_it_takes_over_what_a_run_states_and_writes_findings_page_and_pictures(t
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_that_noise_is_left_out_is_said(tmp_path):
+def test_the_page_states_that_noise_is_left_out(tmp_path):
     run = tmp_path / "run.toml"
     run.write_text(RUN + "clip_norm = 0.5\ndp = 2.0\n")
     audit(f"{run} --quick --out {tmp_path / 'out'} --trials 1 --sizes 1 --rounds 5")
-    assert "noise (multiplier 2) is left out" in (tmp_path / "out" / "audit.md").read_text()
+    assert "noise (noise_multiplier 2) is left out" in (tmp_path / "out" / "audit.md").read_text()
 
 
 def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp_path):
@@ -72,8 +74,8 @@ def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp
     [
         ("records.csv", "neither an experiment file"),
         ("--note", "needs the records of a run"),
-        ("--sizes 1,two", "whole numbers with commas"),
-        ("--trials 0", "cannot be run so"),
+        ("--sizes 1,two", "whole numbers separated by commas"),
+        ("--trials 0", "invalid audit settings"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(line, why, tmp_path):

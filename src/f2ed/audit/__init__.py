@@ -1,6 +1,6 @@
-"""What an honest but curious server could learn from the shard means it sees (extra `train`).
+"""Privacy attacks by an honest-but-curious server on the shard means it sees (extra `train`).
 
-Attacks here see what a run shows the server and nothing else: means of shards, who was in them, and the models.
+The attacks see what a run shows the server and nothing else: shard means, shard members and the models.
 """
 
 from f2ed.audit.disaggregation import Disaggregator
@@ -8,22 +8,22 @@ from f2ed.audit.findings import Finding, Interval
 from f2ed.audit.gradient_matching import GradientMatching
 from f2ed.audit.inversion import invert
 from f2ed.audit.label_inference import infer_labels
-from f2ed.audit.membership import area, caught, loss_scores, span_scores
-from f2ed.audit.server_view import View, draw, opened_mean, view_of
+from f2ed.audit.membership import auc, loss_scores, span_scores, true_positive_rate
+from f2ed.audit.server_view import ServerView, draw_shard, opened_mean, view_of
 
 __all__ = [
     "Disaggregator",
     "Finding",
     "GradientMatching",
     "Interval",
-    "View",
-    "area",
-    "caught",
-    "draw",
+    "ServerView",
+    "auc",
+    "draw_shard",
     "infer_labels",
     "invert",
     "loss_scores",
     "opened_mean",
     "span_scores",
+    "true_positive_rate",
     "view_of",
 ]

@@ -1,4 +1,4 @@
-"""The audit: every attack on the views that a run would give the server, against the size of the shards."""
+"""The audit: every attack on what a run would show the server, for several shard sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,85 +12,85 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import nn
 
-from f2ed.audit.findings import Course, Finding, interval_of, interval_of_mean
+from f2ed.audit.findings import Finding, RankHistory, interval_of, interval_of_mean
 from f2ed.audit.gradient_matching import GradientMatching
 from f2ed.audit.images import match, psnr, side_by_side
-from f2ed.audit.inconsistency import lie
+from f2ed.audit.inconsistency import send_different_models
 from f2ed.audit.inversion import invert
 from f2ed.audit.label_inference import infer_labels, overlap
-from f2ed.audit.membership import area, caught, loss_scores, span_scores
-from f2ed.audit.over_rounds import follow, schedules
-from f2ed.audit.server_view import as_pixels, draw, view_of
-from f2ed.audit.tally import Likeness, Tally
+from f2ed.audit.membership import auc, loss_scores, span_scores, true_positive_rate
+from f2ed.audit.over_rounds import follow_rounds, schedules
+from f2ed.audit.server_view import as_pixels, draw_shard, view_of
+from f2ed.audit.tally import ImageScores, Tally
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.forecast import ScheduleLeak, forecast_leak
 from f2ed.learning import ClientData, Data, LocalTrainer, Samples, Training, TrainingJob, TrainingKey, load
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.protocol.sharding import EveryRound, Schedule
 
-__all__ = ["Picture", "Settings", "audit"]
+__all__ = ["AuditSettings", "Picture", "audit"]
 
 Count = Annotated[int, Meta(ge=1)]
 
 _LR = 0.1
 _OTHERS = 1000
-"""Images that no member holds, to tell members from."""
+"""Images that no member has, as non-members for membership inference."""
 
 
 @final
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is audited. The defaults are the worst case for clients: one image each, and a model that is untrained."""
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is audited. The defaults are the worst case for clients: one image each, and an untrained model."""
 
     sizes: tuple[Count, ...] = (1, 2, 4, 8, 16)
-    """Members of a shard; 1 is the server that sees each update."""
+    """Shard sizes; 1 is a server that sees each update."""
     batch_size: Count = 1
-    """Images of each member."""
+    """Images per client."""
     hidden: Count = 256
     """Width of the dense model's first layer."""
     trials: Count = 5
-    """Shards of each size."""
+    """Shards per size."""
     iterations: Annotated[int, Meta(ge=0)] = 500
-    """Of the attack by optimization; 0 leaves it out."""
+    """Iterations of the gradient-matching attack; 0 skips it."""
     clients: Annotated[int, Meta(ge=4)] = 100
     shard: Annotated[int, Meta(ge=2)] = 4
-    """Members of a shard where single clients are solved for over many rounds."""
+    """Shard size of the attack over many rounds."""
     rounds: Count = 100
     schedule: Schedule = EveryRound()
-    """The run's own, which is looked at beside the usual ones."""
+    """The schedule of the run, audited in addition to the usual ones."""
     client_dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.05
     seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """True images above what was recovered of them."""
+    """True images above their reconstructions."""
 
     name: str
     caption: str
     pixels: NDArray[np.uint8]
 
 
-def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture | ScheduleLeak | str]:
-    """Yield findings, pictures and the meter's readings as they are found; text says what is being done next.
+def audit(data: Data, settings: AuditSettings) -> Iterator[Finding | RankHistory | Picture | ScheduleLeak | str]:
+    """Yield findings, pictures and leak forecasts as they are computed, and text about the next step.
 
-    A shard of one is always looked at: it is the server without shards, against which the others are measured.
+    A shard of one is always included: it is the server without shards, the baseline for the others.
     """
     settings = msgspec.structs.replace(settings, sizes=tuple(sorted({1, *settings.sizes})))
     fresh = Mlp((settings.hidden,))(data.shape, data.classes, settings.seed)
     trained = _trained(fresh, data, settings)
     plain: dict[str, float] = {}
     for name, model in (("untrained", fresh), ("trained", trained)):
-        yield f"images, labels and members from shard means, dense model, {name}"
+        yield f"images, labels and membership from shard means, dense model, {name}"
         for found in _from_means(model, name, data, settings):
             if isinstance(found, Finding) and found.shard == 1:
                 plain.setdefault(found.metric, found.found.value)
             yield found
-    yield "members from the model alone"
+    yield "membership from the model alone"
     yield from _from_model(fresh, data, settings, plain)
     if settings.iterations:
         yield from _by_optimization(data, settings)
     yield f"single clients over {settings.rounds} rounds"
-    yield from follow(
+    yield from follow_rounds(
         data,
         clients=settings.clients,
         shard=settings.shard,
@@ -101,29 +101,29 @@ def audit(data: Data, settings: Settings) -> Iterator[Finding | Course | Picture
     )
     yield "the leak meter"
     yield from _meter(settings)
-    yield "a lying server"
-    yield from _lies(fresh, data, settings, plain)
+    yield "a server that sends different models"
+    yield from _inconsistency(fresh, data, settings, plain)
 
 
-def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> Iterator[Finding | Picture]:
+def _from_means(model: nn.Module, name: str, data: Data, settings: AuditSettings) -> Iterator[Finding | Picture]:
     images, labels, members = (
         Tally(attack, f"{name} dense model", {}) for attack in ("inversion", "labels", "membership")
     )
     others = data.test.images[:_OTHERS]
     for size in sorted(settings.sizes):
         seen: dict[str, list[float]] = {"labels": [], "by chance": []}
-        likeness = Likeness()
+        scores = ImageScores()
         inside: list[NDArray[np.float64]] = []
         outside: list[NDArray[np.float64]] = []
         for trial in range(settings.trials):
             rng = stream(settings.seed, "audit", name, size, trial)
-            shard = draw(data, size, settings.batch_size, rng)
+            shard = draw_shard(data, size, settings.batch_size, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             together = _together(shard)
             true = as_pixels(together.images, data.black, data.white)
             recovered = invert(view, data.shape)
             found = match(true, recovered)
-            likeness.add(true, found, _average(data))
+            scores.add(true, found, _average(data))
             counts = np.bincount(together.labels, minlength=data.classes)
             seen["labels"].append(overlap(counts, infer_labels(view, data.shape, rng, recovered)))
             lots = np.bincount(rng.integers(data.classes, size=len(together)), minlength=data.classes)
@@ -134,7 +134,7 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
                 caption = f"shard of {size}, {name} dense model"
                 yield Picture(f"inversion_{name}_{size}", caption, side_by_side(true, found))
         draws = stream(settings.seed, "intervals", name, size)
-        yield from likeness.findings(images, size, draws)
+        yield from scores.findings(images, size, draws)
         yield labels.finding(
             "share of labels found", size, interval_of_mean(seen["labels"], draws), float(np.mean(seen["by chance"]))
         )
@@ -144,62 +144,62 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: Settings) -> 
 def _membership(
     tally: Tally, size: int, inside: NDArray[np.float64], outside: NDArray[np.float64], rng: np.random.Generator
 ) -> Iterator[Finding]:
-    yield tally.finding("AUC", size, interval_of((inside, outside), area, rng), 0.5)
-    yield tally.finding("found at 1 % false alarms", size, interval_of((inside, outside), caught, rng), 0.01)
+    yield tally.finding("AUC", size, interval_of((inside, outside), auc, rng), 0.5)
+    yield tally.finding("TPR at 1 % FPR", size, interval_of((inside, outside), true_positive_rate, rng), 0.01)
 
 
-def _from_model(fresh: nn.Module, data: Data, settings: Settings, plain: dict[str, float]) -> Iterator[Finding]:
-    """Look at the model alone, after many passes over few images: what it gives away does not depend on shards."""
+def _from_model(fresh: nn.Module, data: Data, settings: AuditSettings, plain: dict[str, float]) -> Iterator[Finding]:
+    """Attack the model alone, trained for many epochs on few images: its leakage does not depend on shards."""
     rng = stream(settings.seed, "audit", "overfit")
     mine = data.train.take(torch.from_numpy(rng.choice(len(data.train), size=min(500, len(data.train)), replace=False)))
     model = _fit(fresh, mine, data, epochs=30, seed=settings.seed)
-    tally = Tally("membership", "the model alone, after 30 passes over 500 images", plain)
+    tally = Tally("membership", "the model alone, after 30 epochs on 500 images", plain)
     inside, outside = loss_scores(model, mine), loss_scores(model, data.test)
     yield from _membership(tally, settings.shard, inside, outside[:_OTHERS], rng)
 
 
-def _by_optimization(data: Data, settings: Settings) -> Iterator[Finding | Picture | str]:
+def _by_optimization(data: Data, settings: AuditSettings) -> Iterator[Finding | Picture | str]:
     model = Cnn()(data.shape, data.classes, settings.seed)
     attack = GradientMatching(iterations=settings.iterations)
     tally = Tally("optimization", "untrained convolutional model", {})
     for size in sorted(settings.sizes):
         yield f"optimization on the convolutional model, shard of {size}"
-        likeness = Likeness()
-        # As many images as give an interval, and no more: this is the slow part.
+        scores = ImageScores()
+        # Only as many images as an interval needs: this is the slow part.
         for trial in range(max(1, min(settings.trials, 8 // size))):
             rng = stream(settings.seed, "audit", "optimization", size, trial)
-            shard = draw(data, size, 1, rng)
+            shard = draw_shard(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             true = as_pixels(_together(shard).images, data.black, data.white)
             counts = infer_labels(view, data.shape, rng)
             labels = np.repeat(np.arange(data.classes), counts).tolist()
             found = match(true, attack(view, labels, data.shape, rng))
-            likeness.add(true, found, _average(data))
+            scores.add(true, found, _average(data))
             if trial == 0:
                 caption = f"shard of {size}, untrained convolutional model"
                 yield Picture(f"optimization_{size}", caption, side_by_side(true, found))
-        yield from likeness.findings(tally, size, stream(settings.seed, "intervals", "optimization", size))
+        yield from scores.findings(tally, size, stream(settings.seed, "intervals", "optimization", size))
 
 
-def _meter(settings: Settings) -> Iterator[ScheduleLeak]:
+def _meter(settings: AuditSettings) -> Iterator[ScheduleLeak]:
     shards, rounds = settings.clients // settings.shard, settings.rounds
     compared = schedules(settings.clients, shards, rounds, settings.schedule, settings.client_dropout)
-    for when, away, mode in compared.values():
+    for schedule, dropout, mode in compared.values():
         yield forecast_leak(
             clients=settings.clients,
             shards=shards,
             rounds=rounds,
-            schedule=when,
-            client_dropout=away,
+            schedule=schedule,
+            client_dropout=dropout,
             mode=mode,
             seed=settings.seed,
         )
 
 
-def _lies(model: nn.Module, data: Data, settings: Settings, plain: dict[str, float]) -> Iterator[Finding]:
+def _inconsistency(model: nn.Module, data: Data, settings: AuditSettings, plain: dict[str, float]) -> Iterator[Finding]:
     for size in sorted(size for size in settings.sizes if size >= 3):
         for bound in (False, True):
-            play = partial(_one_lie, model, data, bound=bound, size=size)
+            play = partial(_one_inconsistent_round, model, data, bound=bound, size=size)
             seen, guesses = zip(
                 *(play(stream(settings.seed, "lie", size, trial)) for trial in range(settings.trials)), strict=True
             )
@@ -214,16 +214,18 @@ def _lies(model: nn.Module, data: Data, settings: Settings, plain: dict[str, flo
             )
 
 
-def _one_lie(model: nn.Module, data: Data, rng: np.random.Generator, *, bound: bool, size: int) -> tuple[float, float]:
-    """Return how well the victim's image is seen, and what the average image would give."""
-    shard = draw(data, size, 1, rng)
-    told = lie(model, shard, data, rng, bound=bound, lr=_LR)
+def _one_inconsistent_round(
+    model: nn.Module, data: Data, rng: np.random.Generator, *, bound: bool, size: int
+) -> tuple[float, float]:
+    """Return the PSNR of the victim's image, and that of the average image as a guess."""
+    shard = draw_shard(data, size, 1, rng)
+    attack = send_different_models(model, shard, data, rng, bound=bound, lr=_LR)
     true = as_pixels(shard[0].images, data.black, data.white)
-    seen = psnr(true, match(true, invert(told.view, data.shape)))[0]
+    seen = psnr(true, match(true, invert(attack.view, data.shape)))[0]
     return float(seen), float(psnr(true, _average(data))[0])
 
 
-def _trained(fresh: nn.Module, data: Data, settings: Settings) -> nn.Module:
+def _trained(fresh: nn.Module, data: Data, settings: AuditSettings) -> nn.Module:
     rng = stream(settings.seed, "audit", "training")
     rows = rng.choice(len(data.train), size=min(6000, len(data.train)), replace=False)
     return _fit(fresh, data.train.take(torch.from_numpy(rows)), data, epochs=2, seed=settings.seed)
@@ -232,7 +234,7 @@ def _trained(fresh: nn.Module, data: Data, settings: Settings) -> nn.Module:
 def _fit(fresh: nn.Module, samples: Samples, data: Data, *, epochs: int, seed: int) -> nn.Module:
     local = LocalTrainer(fresh)
     start = torch.cat([value.detach().reshape(-1) for value in fresh.parameters()])
-    # Pixels of the same scale for every data set: the wider their range, the smaller the steps.
+    # The learning rate is scaled to the pixel range, which depends on the data set's normalization.
     training = Training(lr=0.1 / max(1.0, data.white - data.black), batch_size=16, local_epochs=epochs)
     moved = local.train(start, TrainingJob(0, ClientData.of(samples), training), TrainingKey(seed, 0, 0))
     load(local.model, start + moved)
@@ -244,5 +246,5 @@ def _together(shard: list[Samples]) -> Samples:
 
 
 def _average(data: Data) -> NDArray[np.float64]:
-    """Return the mean image: the best guess of one who has seen the kind of data, and nothing of the shard."""
+    """Return the mean image: the best guess of someone who knows the kind of data but has not seen the shard."""
     return as_pixels(data.test.images.mean(dim=0, keepdim=True), data.black, data.white)

@@ -1,6 +1,6 @@
-"""Single clients from the shard means of many rounds: least squares over who was in which shard.
+"""Single clients from the shard means of many rounds, by least squares (Lam et al., ICML 2021).
 
-Lam et al. (ICML 2021) had to guess who took part; here the server deals the shards, or recomputes the deal, and knows.
+Lam et al. had to infer who took part; here the server assigns the shards, or can recompute the assignment, and knows.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ Vectors = NDArray[np.float64]
 
 
 class Disaggregator:
-    """Takes in rounds of shard means and says what each client's update most likely is, on average over the rounds.
+    """Estimates each client's average update from the shard means of many rounds.
 
-    Memory is n x (n + d), whatever the number of rounds. What all clients have in common in a round is taken out
-    first: it says nothing about any of them, and the server knows it.
+    Memory is n x (n + d), independent of the number of rounds. The mean over all clients of a round is subtracted
+    first: the server knows it, and it distinguishes no client.
     """
 
     def __init__(self, clients: int, coordinates: int) -> None:
@@ -28,7 +28,7 @@ class Disaggregator:
         self._moment = np.zeros((clients, coordinates))
 
     def observe(self, sums: Sums, means: NDArray[np.floating] | Sequence[NDArray[np.floating]]) -> None:
-        """Take in one round: the members of each opened shard, and the shard's mean."""
+        """Add one round: the members of each opened shard, and the shard's mean."""
         self.rounds += 1
         if not len(sums):
             return
@@ -41,9 +41,9 @@ class Disaggregator:
             self._moment[members] += mean
 
     def solve(self, ridge: float = 0.1) -> Vectors:
-        """Return each client's part, [n, d]; `ridge` is the variance of what changes from round to round.
+        """Return each client's round-invariant component, [n, d]; `ridge` is the variance between rounds.
 
-        With a tiny ridge this is least squares of smallest norm.
+        With a tiny ridge this is the least-squares solution of minimum norm.
         """
         shrunk = self._company + ridge * np.eye(len(self._company))
         return np.asarray(np.linalg.solve(shrunk, self._moment), dtype=np.float64)
@@ -57,6 +57,6 @@ def cosines(true: Vectors, found: Vectors) -> Vectors:
 
 
 def relative_errors(true: Vectors, found: Vectors) -> Vectors:
-    """Return how far the found vector of each client is off, as a part of the true one's length."""
+    """Return the error of each client's found vector, relative to the norm of the true one."""
     out: Vectors = np.linalg.norm(true - found, axis=1) / np.linalg.norm(true, axis=1)
     return out

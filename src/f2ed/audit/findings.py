@@ -1,4 +1,4 @@
-"""A measured number of the audit, with what guessing gives, what a server without shards gets, and how sure it is."""
+"""Results of the audit: a number with its confidence interval, and two baselines (guessing, and no shards)."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, final
@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Attack", "Course", "Finding", "Interval", "interval_of", "interval_of_mean"]
+__all__ = ["Attack", "Finding", "Interval", "RankHistory", "interval_of", "interval_of_mean"]
 
 Attack = Literal["inversion", "optimization", "labels", "membership", "disaggregation", "inconsistency"]
 
@@ -15,43 +15,43 @@ _DRAWS = 1000
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A number and its 95 % interval, by drawing the observations anew with replacement (bootstrap)."""
+    """A number and its 95 % bootstrap interval."""
 
     value: float
     low: float
     high: float
     count: int
-    """Observations it rests on."""
+    """Number of observations."""
 
 
 @final
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attack reaches in one setting."""
+    """The result of one attack in one setting."""
 
     attack: Attack
     metric: str
     shard: int
-    """Members of the shard."""
+    """Shard size."""
     setting: str = ""
-    """What else tells this finding from others."""
+    """What else distinguishes this finding from others."""
     rounds: int = 1
     found: Interval
     guess: float | None = None
-    """What one reaches without seeing anything; None where that has no meaning."""
+    """The result of guessing, without having seen the shard; None where that has no meaning."""
     plain: float | None = None
-    """What a server reaches that sees each update by itself."""
+    """The result of a server without shards, which sees each update."""
 
 
 @final
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sums of a schedule determine after each round: exact, so that there is no interval."""
+class RankHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the opened sums of a schedule determine after each round; exact, hence without interval."""
 
     setting: str
     clients: int
     ranks: tuple[int, ...]
-    """Independent equations that the server has."""
+    """Independent equations that the server holds."""
     exposed: tuple[int, ...]
-    """Clients whose own update they determine."""
+    """Clients whose update they determine."""
 
 
 def interval_of_mean(values: ArrayLike, rng: np.random.Generator) -> Interval:
@@ -63,7 +63,7 @@ def interval_of_mean(values: ArrayLike, rng: np.random.Generator) -> Interval:
 def interval_of(
     samples: Sequence[NDArray[np.float64]], statistic: Callable[..., float], rng: np.random.Generator
 ) -> Interval:
-    """Return a statistic of one or more samples and its interval; each sample is drawn anew by itself."""
+    """Return a statistic of one or more samples and its interval; each sample is resampled separately."""
     drawn = [
         statistic(*(sample[rng.integers(len(sample), size=len(sample))] for sample in samples)) for _ in range(_DRAWS)
     ]

@@ -1,4 +1,4 @@
-"""Images by optimization, where no layer gives them away: match the gradient (Geiping et al., NeurIPS 2020)."""
+"""Image reconstruction by gradient matching (Geiping et al., NeurIPS 2020), for models that cannot be inverted."""
 
 from typing import Annotated
 
@@ -10,27 +10,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from f2ed.audit.server_view import View, as_pixels
+from f2ed.audit.server_view import ServerView, as_pixels
 
 __all__ = ["GradientMatching"]
 
 
 class GradientMatching(msgspec.Struct, frozen=True, kw_only=True):
-    """Images whose gradient points where the shard mean does.
+    """Search for images whose gradient points in the direction of the shard mean.
 
-    The loss is 1 - cosine + `smooth` · total variation; Adam takes the sign of its gradient, and pixels stay between
-    black and white. Few iterations already show whether an image can be recognized; the published attack takes 4,800.
+    The loss is 1 - cosine + `smooth` · total variation; Adam uses the sign of the gradient, and pixels are clipped to
+    the valid range. Few iterations already show whether an image is recognizable; the published attack uses 4,800.
     """
 
     iterations: Annotated[int, Meta(ge=1)] = 300
     smooth: float = 0.02
     rate: float = 0.03
-    """The size of a step, as a part of the range from black to white."""
+    """The learning rate, relative to the pixel range."""
 
     def __call__(
-        self, view: View, labels: list[int], shape: tuple[int, int, int], rng: np.random.Generator
+        self, view: ServerView, labels: list[int], shape: tuple[int, int, int], rng: np.random.Generator
     ) -> NDArray[np.float64]:
-        """Return as many images as there are labels; the model must not change its answer with the batch."""
+        """Return one image per label; the model must not depend on batch statistics."""
         wanted = [-part for part in view.layout.views(view.mean).values()]
         length = torch.sqrt(sum((part.square().sum() for part in wanted), torch.zeros(())))
         start = torch.from_numpy(rng.standard_normal((len(labels), *shape), dtype=np.float32))
@@ -50,14 +50,14 @@ class GradientMatching(msgspec.Struct, frozen=True, kw_only=True):
                 images.clamp_(view.black, view.white)
         return as_pixels(images.detach(), view.black, view.white)
 
-    def _loss(self, view: View, images: Tensor, labels: Tensor, wanted: list[Tensor], length: Tensor) -> Tensor:
+    def _loss(self, view: ServerView, images: Tensor, labels: Tensor, wanted: list[Tensor], length: Tensor) -> Tensor:
         slopes = torch.autograd.grad(
             cross_entropy(view.model(images), labels), list(view.model.parameters()), create_graph=True
         )
         pairs = list(zip(slopes, wanted, strict=True))
         along = sum(((slope * part).sum() for slope, part in pairs), torch.zeros(()))
         size = torch.sqrt(sum((slope.square().sum() for slope in slopes), torch.zeros(())))
-        # Differences of neighbors, measured against images of which black is 0 and white is 1.
+        # Total variation, relative to the pixel range.
         across = (images[..., 1:] - images[..., :-1]).abs().mean()
         down = (images[..., 1:, :] - images[..., :-1, :]).abs().mean()
         return 1 - along / (size * length) + self.smooth * (across + down) / (view.white - view.black)

@@ -1,4 +1,4 @@
-"""How alike two images are, which recovered one belongs to which true one, and pictures of both."""
+"""Image similarity, matching of reconstructions to true images, and pictures of both."""
 
 import struct
 import zlib
@@ -8,15 +8,15 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-__all__ = ["BEST_PSNR", "RECOGNISED", "match", "psnr", "save_png", "side_by_side", "ssim"]
+__all__ = ["BEST_PSNR", "RECOGNIZED", "match", "psnr", "save_png", "side_by_side", "ssim"]
 
 Images = NDArray[np.float64]
 """[n, channels, height, width] with pixels from 0 to 1."""
 
 BEST_PSNR = 80.0
-"""Decibels at which the peak signal-to-noise ratio is cut off: no eye and no byte tells the two apart."""
-RECOGNISED = 20.0
-"""Decibels from which a recovered digit counts as recovered."""
+"""Cap of the peak signal-to-noise ratio, in decibels: the images are indistinguishable."""
+RECOGNIZED = 20.0
+"""Peak signal-to-noise ratio, in decibels, above which an image counts as recovered."""
 
 _WINDOW = 7
 
@@ -43,9 +43,9 @@ def ssim(true: Images, found: Images) -> NDArray[np.float64]:
 
 
 def match(true: Images, found: Images) -> Images:
-    """Return, for each true image, the found one that belongs to it: the closest pair first, and none used twice.
+    """Return the found image that matches each true one, closest pairs first; each is used once.
 
-    An image for which none is left gets black.
+    A true image without a match gets black.
     """
     out = np.zeros_like(true)
     if not len(found):
@@ -64,7 +64,7 @@ def match(true: Images, found: Images) -> Images:
 
 
 def side_by_side(true: Images, found: Images, *, most: int = 16) -> NDArray[np.uint8]:
-    """Return one picture, [height, width, channels], with the true images above what was recovered of each."""
+    """Return one picture, [height, width, channels], with the true images above their reconstructions."""
     rows = [np.concatenate(list(images[:most]), axis=2) for images in (true, found)]
     gap = np.ones((rows[0].shape[0], 1, rows[0].shape[2]))
     picture = np.concatenate([rows[0], gap, rows[1]], axis=1).clip(0, 1)

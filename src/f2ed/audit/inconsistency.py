@@ -1,9 +1,9 @@
-"""A lying server: the true model to one victim, a dead one to the others (Pasquini et al., CCS 2022).
+"""Model inconsistency: the true model to one victim, a dead one to the others (Pasquini et al., CCS 2022).
 
-Where no neuron of the first layer fires, its gradient is zero: the shard's sum is then the victim's own, however large
-the shard. The protocol binds masks to the model that a client was given, so that the sum of clients with different
-models is noise. Both are played here with the real client and server of the protocol, in memory; the server
-goes as far as it can, forging the tag by which its own code would notice.
+Where no neuron of the first layer fires, its gradient is zero: the shard's sum is then the victim's update, however
+large the shard. The protocol binds masks to the model that a client received, so the sum over clients with different
+models is noise. Both cases run the protocol's real client and server in memory; the malicious server also forges the
+tag by which its own code would detect the mismatch.
 """
 
 import copy
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from f2ed.audit.inversion import first_dense
-from f2ed.audit.server_view import View, update
+from f2ed.audit.server_view import ServerView, update
 from f2ed.core.errors import PeerError
 from f2ed.learning import Data, Samples, flatten
 from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
@@ -26,7 +26,7 @@ from f2ed.protocol.secagg import Member, Ring, Upload, Words, public_key, read_r
 from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import ClientId, assign_shards
 
-__all__ = ["Lie", "lie"]
+__all__ = ["InconsistentRound", "send_different_models"]
 
 _DEAD = -1e3
 _ENCODING = Encoding(clip_value=1.0)
@@ -34,21 +34,21 @@ _UNBOUND = bytes(32)
 
 
 @dataclass(frozen=True, eq=False)
-class Lie:
-    """What the lie brought: whether the shard opened, or why not, and the view that the server makes of the sum."""
+class InconsistentRound:
+    """The outcome: whether the shard opened, or why not, and what the server makes of the sum."""
 
     opened: bool
     reason: str
-    view: View
+    view: ServerView
 
 
-def lie(
+def send_different_models(
     model: nn.Module, shard: list[Samples], data: Data, rng: np.random.Generator, *, bound: bool, lr: float = 0.1
-) -> Lie:
-    """Play one round in which client 0 is the victim; three members at least, or no client takes part.
+) -> InconsistentRound:
+    """Run one round in which client 0 is the victim; with fewer than three members no client takes part.
 
-    `bound` is the protocol as it is. Without it all clients are made to bind the same digest, as in a protocol that
-    leaves the model out.
+    `bound` is the real protocol. Without it all clients bind the same digest, as in a protocol that leaves the model
+    out.
     """
     dead = copy.deepcopy(model)
     with torch.no_grad():
@@ -56,26 +56,26 @@ def lie(
     given = [model, *[dead] * (len(shard) - 1)]
     updates = [update(own, samples, lr=lr) for own, samples in zip(given, shard, strict=True)]
     digests = [_digest(own) if bound else _UNBOUND for own in given]
-    players = _Players(updates, digests, rng)
+    clients = _Clients(updates, digests, rng)
     task = Task(
         job="audit",
         round=0,
         model=digests[0],
         coordinates=len(updates[0]),
         encoding=_ENCODING,
-        roster=players.roster,
+        roster=clients.roster,
         protocol=Protocol(mode=AllOrNothing.mode),
     )
-    plan = assign_shards(players.roster, shards=1, epoch=0, seed=b"")
-    means, audit = shard_means(players, plan, task, threads=1)
-    mean = torch.from_numpy(means[0] if len(means) else players.raw_sum()) * (len(shard) if len(means) else 1)
-    # What is left of the sum is the victim's update alone, or so the server hopes.
-    view = View(mean, model, 1, len(shard[0]), lr, 1, data.black, data.white)
-    return Lie(bool(len(means)), "; ".join(audit.missing.values()), view)
+    plan = assign_shards(clients.roster, shards=1, epoch=0, seed=b"")
+    means, audit = shard_means(clients, plan, task, threads=1)
+    mean = torch.from_numpy(means[0] if len(means) else clients.raw_sum()) * (len(shard) if len(means) else 1)
+    # If the attack works, the sum is the victim's update alone.
+    view = ServerView(mean, model, 1, len(shard[0]), lr, 1, data.black, data.white)
+    return InconsistentRound(bool(len(means)), "; ".join(audit.missing.values()), view)
 
 
-class _Players:
-    """The clients, and the server's forger between them and the protocol."""
+class _Clients:
+    """The clients, and the malicious server's forgery between them and the protocol."""
 
     def __init__(self, updates: list[NDArray[np.float32]], digests: list[bytes], rng: np.random.Generator) -> None:
         self._keys = [rng.bytes(32) for _ in updates]
@@ -90,7 +90,7 @@ class _Players:
         return {client: self._forged(self._answer(client, request)) for client, request in sorted(requests.items())}
 
     def raw_sum(self) -> NDArray[np.float32]:
-        """Return what the uploads add up to, whether or not an honest shard could have sent it."""
+        """Return the sum of the uploads, whether or not an honest shard could have sent it."""
         coordinates = len(self._updates[0])
         return (self._ring.signed(self._sum)[:coordinates] * _ENCODING.unit).astype(np.float32)
 
@@ -109,7 +109,7 @@ class _Players:
         return answer.reply
 
     def _forged(self, reply: bytes) -> bytes:
-        """Give every upload the victim's tag, and keep the sum; pass on all else."""
+        """Give every upload the victim's tag, and keep the sum; pass on everything else."""
         try:
             upload = read_reply(Upload, reply, payload=len(reply))
         except PeerError:

@@ -1,10 +1,10 @@
-"""Images straight from a shard mean: what a dense first layer gives away (Phong et al. 2018; Pan et al. 2022).
+"""Exact images from a shard mean where the first layer is dense (Phong et al. 2018; Pan et al. 2022).
 
-The gradient of a neuron's weights is the input times the gradient of its bias, summed over all samples that make it
-fire. Where one sample alone does, weights over bias is that sample, exactly. The server need not know which neurons
-those are. A quotient whose pixels leave the range of an image mixes several samples. Of one that does not, the server
-computes the gradient that it would have caused, for every label; if that is the one seen at the neuron, the sample is
-sure. Its gradient is then taken out of the mean, which leaves other samples alone at other neurons, and so on.
+The gradient of a neuron's weights is the input times the gradient of its bias, summed over all samples that activate
+it. Where a single sample does, weights divided by bias is exactly that sample. The server need not know which neurons
+those are. A quotient with pixels outside the valid range mixes several samples. For any other the server computes the
+gradient that it would have caused, for every label; if that matches the neuron's gradient, the sample is confirmed. Its
+gradient is then subtracted from the mean, which isolates other samples at other neurons, and so on.
 """
 
 from typing import NamedTuple
@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from f2ed.audit.server_view import View, as_pixels
+from f2ed.audit.server_view import ServerView, as_pixels
 from f2ed.core.errors import ConfigError
 
 __all__ = ["first_dense", "invert"]
 
 _TOLERANCE = 0.05
-"""By how much a pixel may leave the range, for what rounding does to quotients of small numbers."""
+"""How far a pixel may leave the valid range, to allow for rounding in quotients of small numbers."""
 _SAME = 0.02
-"""Root mean square difference of pixels up to which two quotients are one image."""
+"""Root mean square difference of pixels up to which two quotients count as one image."""
 _AGREES = 0.02
-"""By how much the gradient of a sure sample may differ from the one seen."""
+"""Relative difference up to which the gradient of a sample counts as the observed one."""
 
 
 class _Found(NamedTuple):
@@ -43,36 +43,36 @@ def first_dense(model: nn.Module) -> str:
             return str(name)
         if next(module.parameters(recurse=False), None) is not None:
             break
-    raise ConfigError("the model's first layer is not dense, so quotients are no images; use the optimization attack")
+    raise ConfigError("the model's first layer is not dense, so it cannot be inverted; use gradient matching")
 
 
-def invert(view: View, shape: tuple[int, int, int]) -> NDArray[np.float64]:
-    """Return at most as many images as went into the mean, [k, channels, height, width], the sure ones first."""
+def invert(view: ServerView, shape: tuple[int, int, int]) -> NDArray[np.float64]:
+    """Return at most as many images as went into the mean, [k, channels, height, width], confirmed ones first."""
     layer = first_dense(view.model)
     weight, bias = view.part(f"{layer}.weight").double(), view.part(f"{layer}.bias").double()
-    # Rounding leaves noise of this size in a mean; what is smaller says nothing.
+    # Rounding leaves noise of this size in a mean; smaller values carry no information.
     noise = float(bias.abs().max()) * 1e-4
-    sure: list[Tensor] = []
-    while len(sure) < view.samples:
+    confirmed: list[Tensor] = []
+    while len(confirmed) < view.samples:
         found = _quotients(weight, bias, noise, view)
-        new = _sure(found, bias, layer, view, shape) if view.steps == 1 and len(found.pixels) else []
-        fresh = [(pixels, slope) for pixels, slope in new if all(_far(pixels, other) for other in sure)]
+        new = _confirmed(found, bias, layer, view, shape) if view.steps == 1 and len(found.pixels) else []
+        fresh = [(pixels, slope) for pixels, slope in new if all(_far(pixels, other) for other in confirmed)]
         if not fresh:
             break
-        for pixels, slope in fresh[: view.samples - len(sure)]:
-            sure.append(pixels)
+        for pixels, slope in fresh[: view.samples - len(confirmed)]:
+            confirmed.append(pixels)
             images = view.black + (view.white - view.black) * pixels
             weight, bias = weight - slope[:, None] * images, bias - slope
-    rest = _likely(_quotients(weight, bias, noise, view).pixels, view.samples - len(sure))
+    rest = _likely(_quotients(weight, bias, noise, view).pixels, view.samples - len(confirmed))
     return (
-        np.asarray(torch.stack([*sure, *rest]).clamp(0, 1).numpy()).reshape(-1, *shape)
-        if sure or rest
+        np.asarray(torch.stack([*confirmed, *rest]).clamp(0, 1).numpy()).reshape(-1, *shape)
+        if confirmed or rest
         else (np.empty((0, *shape)))
     )
 
 
-def _quotients(weight: Tensor, bias: Tensor, noise: float, view: View) -> _Found:
-    """Return what may be images, those with the largest divisors first: rounding has changed them least."""
+def _quotients(weight: Tensor, bias: Tensor, noise: float, view: ServerView) -> _Found:
+    """Return the quotients that may be images, largest divisors first: rounding has changed them least."""
     order = torch.argsort(-bias.abs())
     order = order[bias[order].abs() > noise]
     pixels = torch.from_numpy(as_pixels(weight[order] / bias[order][:, None], view.black, view.white))
@@ -80,10 +80,10 @@ def _quotients(weight: Tensor, bias: Tensor, noise: float, view: View) -> _Found
     return _Found(pixels[inside], order[inside])
 
 
-def _sure(
-    found: _Found, bias: Tensor, layer: str, view: View, shape: tuple[int, int, int]
+def _confirmed(
+    found: _Found, bias: Tensor, layer: str, view: ServerView, shape: tuple[int, int, int]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the quotients that explain their neuron's gradient by themselves, each with what it adds to the bias."""
+    """Return the quotients that alone explain their neuron's gradient, each with its gradient at the bias."""
     images = (view.black + (view.white - view.black) * found.pixels).float().reshape(-1, *shape)
     slopes = _slopes(view, layer, images).double() * (-view.lr / view.samples)
     seen = bias[found.neurons]
@@ -97,7 +97,7 @@ def _sure(
     return out
 
 
-def _slopes(view: View, layer: str, images: Tensor) -> Tensor:
+def _slopes(view: ServerView, layer: str, images: Tensor) -> Tensor:
     """Return the gradient at the first layer's bias that each image would cause with each label, [k, labels, width]."""
     tensors = {name: value.detach() for name, value in view.model.named_parameters()}
     bias = tensors.pop(f"{layer}.bias")
@@ -113,7 +113,7 @@ def _slopes(view: View, layer: str, images: Tensor) -> Tensor:
 
 
 def _likely(pixels: Tensor, most: int) -> list[Tensor]:
-    """Return those that most neurons agree on, and then those with most black, which mix the fewest samples."""
+    """Return the quotients that most neurons agree on, then the darkest, which mix the fewest samples."""
     groups: list[tuple[int, float, int]] = []
     left = list(range(len(pixels)))
     while left:

@@ -1,7 +1,7 @@
-"""Which labels a shard's members have: the last layer's bias tells (Zhao et al. 2020; Wainakh et al. 2022).
+"""Label counts of a shard from the bias of the last layer (Zhao et al. 2020; Wainakh et al. 2022).
 
-The gradient of the bias of class c is the mean over the samples of (what the model gives c) - (1 if c is the label).
-What the model gives on average is known closely enough from any images; the rest are the counts.
+The gradient of the bias of class c is the mean over the samples of (predicted probability of c) - (1 if c is the
+label). The average prediction can be estimated well from any images; the rest are the counts.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from f2ed.audit.server_view import View
+from f2ed.audit.server_view import ServerView
 from f2ed.core.errors import ConfigError
 
 __all__ = ["infer_labels", "overlap"]
@@ -18,12 +18,12 @@ _DUMMIES = 256
 
 
 def infer_labels(
-    view: View, shape: tuple[int, int, int], rng: np.random.Generator, images: NDArray[np.float64] | None = None
+    view: ServerView, shape: tuple[int, int, int], rng: np.random.Generator, images: NDArray[np.float64] | None = None
 ) -> NDArray[np.int64]:
     """Return how many samples of each label went into the mean.
 
-    `images`, with pixels from 0 to 1, are what was recovered from the same mean, if any was: a trained model must be
-    asked about images like those. An untrained one gives much the same for dark noise.
+    `images`, with pixels from 0 to 1, are those recovered from the same mean, if any: a trained model's predictions
+    depend on the images. Those of an untrained model are much the same for dark noise.
     """
     gradient = -view.part(_last_bias(view.model)).double().numpy() / (view.lr * view.steps)
     if images is None or not len(images):
@@ -35,12 +35,12 @@ def infer_labels(
 
 
 def overlap(true: NDArray[np.int64], found: NDArray[np.int64]) -> float:
-    """Return the share of the samples whose label was found, as multisets."""
+    """Return the share of the samples whose label was found, comparing multisets."""
     return float(np.minimum(true, found).sum() / true.sum())
 
 
 def _whole(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
-    """Round to counts that add up to `total`, the largest remainders up."""
+    """Round to counts that sum to `total`, by largest remainders."""
     counts = counts.clip(0)
     counts *= total / max(counts.sum(), 1e-12)
     down = np.floor(counts).astype(np.int64)

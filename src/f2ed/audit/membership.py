@@ -1,8 +1,8 @@
-"""Was this image in a member's batch? From the shard mean, and from the model alone.
+"""Membership inference: was this image in a member's batch? From the shard mean, and from the model alone.
 
-From the mean: the first dense layer's gradient is a sum of terms, each along one input, so that the inputs of all
-samples lie in the space its rows span, and other images do not. From the model: what it was trained on has a lower
-loss than what it was not (Yeom et al. 2018).
+From the mean: the gradient of the first dense layer is a sum of terms, each along one input, so the inputs of all
+samples lie in the span of its rows, and other images do not. From the model: samples it was trained on have a lower
+loss than others (Yeom et al. 2018).
 """
 
 import numpy as np
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from f2ed.audit.inversion import first_dense
-from f2ed.audit.server_view import View
+from f2ed.audit.server_view import ServerView
 from f2ed.learning import Samples
 
-__all__ = ["area", "caught", "loss_scores", "span_scores"]
+__all__ = ["auc", "loss_scores", "span_scores", "true_positive_rate"]
 
 Scores = NDArray[np.float64]
 
 
-def span_scores(view: View, images: Tensor) -> Scores:
-    """Return for each image how nearly it lies in the space of the mean's inputs: 0 is inside, -1 is far off.
+def span_scores(view: ServerView, images: Tensor) -> Scores:
+    """Return minus the relative distance of each image to the span of the mean's inputs: 0 is inside, -1 far away.
 
-    The bias counts as one more pixel that is always 1. The space has as many dimensions as samples went in, or fewer.
+    The bias counts as one more pixel that is always 1. The span has at most as many dimensions as there are samples.
     """
     layer = first_dense(view.model)
     weight, bias = view.part(f"{layer}.weight").double(), view.part(f"{layer}.bias").double()
@@ -42,14 +42,14 @@ def loss_scores(model: nn.Module, samples: Samples) -> Scores:
         return np.asarray(-cross_entropy(model(samples.images), samples.labels, reduction="none").double().numpy())
 
 
-def area(members: Scores, others: Scores) -> float:
-    """Return the area under the curve: the chance that a member scores above another image. A coin gives 1/2."""
+def auc(members: Scores, others: Scores) -> float:
+    """Return the area under the ROC curve: the probability that a member scores above a non-member; 1/2 is chance."""
     order = np.sort(others)
     below, up_to = np.searchsorted(order, members, "left"), np.searchsorted(order, members, "right")
     return float((below + up_to).mean() / (2 * len(others)))
 
 
-def caught(members: Scores, others: Scores, false_alarms: float = 0.01) -> float:
-    """Return the share of members found where so many of the other images are taken for members."""
-    threshold = np.quantile(others, 1 - false_alarms, method="higher")
+def true_positive_rate(members: Scores, others: Scores, false_positive_rate: float = 0.01) -> float:
+    """Return the share of members detected at this false positive rate."""
+    threshold = np.quantile(others, 1 - false_positive_rate, method="higher")
     return float((members > threshold).mean())

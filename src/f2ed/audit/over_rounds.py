@@ -1,4 +1,4 @@
-"""A federation followed over many rounds, and what the shard means of each schedule tell about its single clients."""
+"""A federation over many rounds, and what the shard means of each schedule reveal about single clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from f2ed.audit.disaggregation import Disaggregator, cosines, relative_errors
-from f2ed.audit.findings import Course, Finding, Interval, interval_of_mean
+from f2ed.audit.findings import Finding, Interval, RankHistory, interval_of_mean
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.exposure import LeakMeter, Sums
 from f2ed.guarantees.leakage.forecast import opened_sums, recovered_cosine, smallest_k
@@ -19,16 +19,16 @@ from f2ed.protocol.secagg import MaskedMode
 from f2ed.protocol.secagg.schemes import AllOrNothing, DropoutTolerant
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
-__all__ = ["follow", "schedules"]
+__all__ = ["follow_rounds", "schedules"]
 
 _LABELS = 3
-_MOST_IMAGES = 60
+_MAX_IMAGES = 60
 _TRAINING = Training(lr=0.05, batch_size=10)
 
 
 @dataclass(eq=False)
 class _Arm:
-    """One schedule with its drop-outs: what it opens in each round, and the server that watches it."""
+    """One schedule with its dropouts: the sums it opens in each round, and the server that observes them."""
 
     name: str
     rounds: list[Sums]
@@ -44,20 +44,20 @@ class _Arm:
         self.exposed.append(self.meter.exposed)
 
 
-def follow(
+def follow_rounds(
     data: Data, *, clients: int, shard: int, rounds: int, schedule: Schedule, client_dropout: float, seed: int
-) -> Iterator[Finding | Course]:
-    """Train clients of three labels each, and yield what the server has found of them after some of the rounds.
+) -> Iterator[Finding | RankHistory]:
+    """Train clients with three labels each, and yield what the server has found after some of the rounds.
 
-    All arms see the same training, since a mean over all clients does not depend on who is dealt where. What is looked
-    for is each client's own part: its update less the mean of all, on average over the rounds.
+    All schedules see the same training, since the mean over all clients does not depend on the shards. The target is
+    each client's round-invariant component: its update minus the mean of all, averaged over the rounds.
     """
     shards = clients // shard
     module = Mlp((32,))(data.shape, data.classes, seed)
     cohort, model = Cohort(module), flatten(module)
     partition = Pathological(min(_LABELS, data.classes))(data.train.labels.numpy(), clients, seed)
     everyone = split_samples(data.train, partition)
-    everyone = [type(each)(each.pool, each.rows[:_MOST_IMAGES], each.labels[:_MOST_IMAGES]) for each in everyone]
+    everyone = [type(each)(each.pool, each.rows[:_MAX_IMAGES], each.labels[:_MAX_IMAGES]) for each in everyone]
     arms = _arms(clients, shards, rounds, schedule, client_dropout, seed, len(model))
     held = np.array([np.isin(np.arange(data.classes), each.labels.numpy()) for each in everyone])
     total = np.zeros((clients, len(model)))
@@ -73,18 +73,18 @@ def follow(
         model = model + updates.mean(dim=0)
         done = number + 1
         if done in _stops(rounds):
-            stays = total / done
-            changes = float(np.mean(np.maximum(squares / done / np.square(stays).sum(axis=1) - 1, 0.0)))
+            component = total / done
+            changes = float(np.mean(np.maximum(squares / done / np.square(component).sum(axis=1) - 1, 0.0)))
             for arm in arms:
-                yield from _findings(arm, stays, held, shard, done, changes, seed)
+                yield from _findings(arm, component, held, shard, done, changes, seed)
     for arm in arms:
-        yield Course(setting=arm.name, clients=clients, ranks=tuple(arm.ranks), exposed=tuple(arm.exposed))
+        yield RankHistory(setting=arm.name, clients=clients, ranks=tuple(arm.ranks), exposed=tuple(arm.exposed))
 
 
 def schedules(
     clients: int, shards: int, rounds: int, schedule: Schedule, client_dropout: float
 ) -> dict[str, tuple[Schedule, float, MaskedMode]]:
-    """Return what is compared, by name: when clients are dealt anew, how many drop out, and the protocol's mode."""
+    """Return what is compared, by name: schedule, dropout rate and secure-aggregation mode."""
     k = smallest_k(clients=clients, shards=shards, rounds=rounds)
     kinds: dict[str, tuple[Schedule, float, MaskedMode]] = {
         "every-round": (EveryRound(), 0.0, AllOrNothing.mode),
@@ -111,17 +111,17 @@ def _arms(
     return [
         _Arm(
             name,
-            list(opened_sums(**setting, schedule=when, client_dropout=away, mode=mode)),
+            list(opened_sums(**setting, schedule=schedule, client_dropout=dropout, mode=mode)),
             Disaggregator(clients, coordinates),
             LeakMeter(clients),
         )
-        for name, (when, away, mode) in schedules(clients, shards, rounds, schedule, client_dropout).items()
+        for name, (schedule, dropout, mode) in schedules(clients, shards, rounds, schedule, client_dropout).items()
     ]
 
 
 def _findings(
     arm: _Arm,
-    stays: NDArray[np.float64],
+    component: NDArray[np.float64],
     held: NDArray[np.bool_],
     shard: int,
     done: int,
@@ -129,14 +129,18 @@ def _findings(
     seed: int,
 ) -> Iterator[Finding]:
     rng = stream(seed, "intervals", arm.name, done)
-    # The server cannot know how much changes from round to round, but may guess it well; a floor keeps it stable.
+    # The server does not know how much changes between rounds, but may guess it well; a floor adds stability.
     found = arm.server.solve(max(changes, 1e-3))
-    predicted = recovered_cosine(len(stays), arm.rounds[:done], noise=np.sqrt(max(changes, 1e-3)))
+    predicted = recovered_cosine(len(component), arm.rounds[:done], noise=np.sqrt(max(changes, 1e-3)))
     measures = {
-        "cosine": (cosines(stays, found), 0.0, 1.0),
-        "cosine, as the meter predicts": (predicted, 0.0, 1.0),
-        "relative error": (relative_errors(stays, found), 1.0, 0.0),
-        "share of labels found": (_labels_found(found, held), float(held.mean()), _labels_found(stays, held).mean()),
+        "cosine": (cosines(component, found), 0.0, 1.0),
+        "cosine predicted by the meter": (predicted, 0.0, 1.0),
+        "relative error": (relative_errors(component, found), 1.0, 0.0),
+        "share of labels found": (
+            _labels_found(found, held),
+            float(held.mean()),
+            _labels_found(component, held).mean(),
+        ),
         "share determined exactly": (np.array([after is not None for after in arm.meter.exposed_after]), 0.0, 1.0),
     }
     for metric, (values, guess, plain) in measures.items():
@@ -157,14 +161,14 @@ def _findings(
         shard=shard,
         setting=arm.name,
         rounds=done,
-        found=Interval(rank, rank, rank, len(stays)),
+        found=Interval(rank, rank, rank, len(component)),
         guess=0.0,
-        plain=float(len(stays)),
+        plain=float(len(component)),
     )
 
 
 def _labels_found(found: NDArray[np.float64], held: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the share of each client's labels among those whose bias grew most; the last bias ends the vector."""
+    """Return the share of each client's labels among those whose bias grew most; the vector ends with the last bias."""
     bias = found[:, -held.shape[1] :]
     ranks = np.argsort(np.argsort(-bias, axis=1), axis=1)
     named = ranks < held.sum(axis=1, keepdims=True)

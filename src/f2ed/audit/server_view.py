@@ -1,7 +1,7 @@
-"""What the server holds after one round in one shard: the mean of its members' updates, as decoded, and the model.
+"""What the server holds after one round in one shard: the decoded mean of the members' updates, and the model.
 
-The mean is the one that masked sums give, to the bit: updates are clipped, rounded to integers and added modulo 2^b.
-Only masks are left out, since they cancel.
+The mean equals that of masked sums to the bit: updates are clipped, rounded to integers and added modulo 2^b. Only the
+masks are left out, since they cancel.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from torch.nn.functional import cross_entropy
 from f2ed.learning import Data, Layout, Samples, layout
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
 
-__all__ = ["View", "as_pixels", "draw", "opened_mean", "view_of"]
+__all__ = ["ServerView", "as_pixels", "draw_shard", "opened_mean", "view_of"]
 
 _ENCODING = Encoding(clip_value=1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """What the server sees of a shard; `batch`, `lr` and `steps` are public settings of the run."""
+class ServerView:
+    """What the server sees of a shard; `batch_size`, `lr` and `steps` are public settings of the run."""
 
     mean: Tensor
     """The mean update [d]."""
@@ -36,12 +36,12 @@ class View:
 
     @property
     def samples(self) -> int:
-        """How many images went into the mean."""
+        """The number of images that went into the mean."""
         return self.members * self.batch_size
 
     @property
     def layout(self) -> Layout:
-        """Which part of the mean belongs to which tensor."""
+        """The tensors that the parts of the mean belong to."""
         return layout(self.model)
 
     def part(self, name: str) -> Tensor:
@@ -49,23 +49,30 @@ class View:
         return self.layout.views(self.mean)[name]
 
 
-def draw(data: Data, members: int, batch: int, rng: np.random.Generator) -> list[Samples]:
+def draw_shard(data: Data, members: int, batch_size: int, rng: np.random.Generator) -> list[Samples]:
     """Draw each member's samples from the training set."""
-    rows = rng.choice(len(data.train), size=(members, batch), replace=False)
+    rows = rng.choice(len(data.train), size=(members, batch_size), replace=False)
     return [data.train.take(torch.from_numpy(some)) for some in rows]
 
 
 def view_of(
-    model: nn.Module, shard: list[Samples], data: Data, rng: np.random.Generator, *, lr: float = 0.1, steps: int = 1
-) -> View:
-    """Let the members take `steps` full-batch steps of gradient descent each, and return what the server then sees."""
+    model: nn.Module,
+    shard: list[Samples],
+    data: Data,
+    rng: np.random.Generator,
+    *,
+    lr: float = 0.1,
+    steps: int = 1,
+    encoding: Encoding = _ENCODING,
+) -> ServerView:
+    """Let the members take `steps` full-batch gradient steps each, and return what the server then sees."""
     updates = [update(model, samples, lr=lr, steps=steps) for samples in shard]
-    mean = torch.from_numpy(opened_mean(updates, rng))
-    return View(mean, model, len(shard), len(shard[0]), lr, steps, data.black, data.white)
+    mean = torch.from_numpy(opened_mean(updates, rng, encoding))
+    return ServerView(mean, model, len(shard), len(shard[0]), lr, steps, data.black, data.white)
 
 
 def update(model: nn.Module, samples: Samples, *, lr: float, steps: int = 1) -> NDArray[np.float32]:
-    """Return by how much the steps move the model, which itself stays as it is."""
+    """Return the update after these steps; the model itself is not changed."""
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     for _ in range(steps):
         leaves = {name: value.requires_grad_() for name, value in weights.items()}
@@ -79,7 +86,7 @@ def update(model: nn.Module, samples: Samples, *, lr: float, steps: int = 1) -> 
 def opened_mean(
     updates: list[NDArray[np.float32]], rng: np.random.Generator, encoding: Encoding = _ENCODING
 ) -> NDArray[np.float32]:
-    """Return the mean that the server decodes from the sum of the encoded updates."""
+    """Return the mean that the server decodes from the sum of the encoded updates, noise of the encoding included."""
     words = [encode(each, encoding, clients=len(updates), key=rng.bytes(32)) for each in updates]
     total = words[0]
     for other in words[1:]:

@@ -1,38 +1,41 @@
-"""The audit in words: a page of Markdown with a verdict, a table for each attack and the pictures."""
+"""The audit as a Markdown page: conclusions, a table for each attack and the pictures."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from f2ed.audit.findings import Course, Finding, Interval
-from f2ed.audit.images import RECOGNISED
+from f2ed.audit.findings import Finding, Interval, RankHistory
+from f2ed.audit.images import RECOGNIZED
 from f2ed.guarantees.leakage.forecast import ScheduleLeak
 
-__all__ = ["as_record", "markdown", "verdict"]
+__all__ = ["as_record", "conclusions", "markdown"]
 
 _HEADS = {
-    "inversion": ("Images from one shard mean", "A dense first layer: quotients of gradients, sure ones first."),
-    "optimization": ("Images by matching the gradient", "A convolutional network; labels read from the last bias."),
-    "labels": ("Labels", "From the bias of the last layer."),
-    "membership": ("Was this image there?", "Whether an image lies in the span of the first layer's gradient."),
+    "inversion": ("Images from one shard mean", "Dense first layer: quotients of gradients, confirmed images first."),
+    "optimization": ("Images by gradient matching", "Convolutional network; labels are read from the last bias."),
+    "labels": ("Labels", "Label counts from the bias of the last layer."),
+    "membership": ("Membership inference", "Does an image lie in the span of the first layer's gradient?"),
     "disaggregation": (
         "Single clients over many rounds",
-        "Each client's own part of its updates, solved for from who was in which shard when.",
+        "Each client's round-invariant component, solved for from the shard means and the members of each shard.",
     ),
-    "inconsistency": ("A server that lies", "The true model to one member, a dead one to the others."),
+    "inconsistency": (
+        "Different models for different clients",
+        "The true model to one member, a dead one to the others.",
+    ),
 }
 
 
 _LEGEND = (
-    "Found is followed by its 95 % interval. Guess is what one reaches without having seen the shard. "
-    "Plain is a server without shards, which sees each update."
+    "Found is followed by its 95 % interval. Guess is the result without having seen the shard. "
+    "Plain is the result of a server without shards, which sees each update."
 )
 
 
-def verdict(findings: Sequence[Finding]) -> list[str]:
-    """Return what the findings come to, one sentence each."""
-    said = []
+def conclusions(findings: Sequence[Finding]) -> list[str]:
+    """Return the main results, one sentence each."""
+    sentences = []
     shares = {
         finding.shard: finding.found.value
         for finding in findings
@@ -41,31 +44,33 @@ def verdict(findings: Sequence[Finding]) -> list[str]:
     }
     if shares:
         listed = ", ".join(f"{100 * share:.0f} % at {size}" for size, share in sorted(shares.items()))
-        said.append(f"Images recovered from a shard mean of a dense model, by shard size: {listed}.")
+        sentences.append(f"Images recovered from a shard mean of a dense model, by shard size: {listed}.")
     over = [finding for finding in findings if (finding.attack, finding.metric) == ("disaggregation", "cosine")]
     last = max((finding.rounds for finding in over), default=0)
     reached = {finding.setting: finding.found.value for finding in over if finding.rounds == last}
-    foretold = {
+    predicted = {
         finding.setting: finding.found.value
         for finding in findings
-        if (finding.metric, finding.rounds) == ("cosine, as the meter predicts", last)
+        if (finding.metric, finding.rounds) == ("cosine predicted by the meter", last)
     }
     if "every-round" in reached and "fixed" in reached:
-        meter = f" The meter predicts {foretold['every-round']:.2f} and {foretold['fixed']:.2f}." if foretold else ""
-        said.append(
-            f"After {last} rounds a server knows a single client's own part with cosine "
-            f"{reached['every-round']:.2f} if shards are dealt anew every round, "
-            f"{reached['fixed']:.2f} if they are fixed.{meter}"
+        meter = f" The meter predicts {predicted['every-round']:.2f} and {predicted['fixed']:.2f}." if predicted else ""
+        sentences.append(
+            f"After {last} rounds a server recovers the round-invariant component of a client's update with cosine "
+            f"{reached['every-round']:.2f} if clients are resharded every round, "
+            f"{reached['fixed']:.2f} if shards are fixed.{meter}"
         )
     bound = [finding for finding in findings if finding.setting == "masks bound to the model"]
     if bound:
-        # Noise may by chance be nearer to one image than the average image is; recognized it is not.
-        gained = any(finding.found.low > RECOGNISED for finding in bound)
+        # Noise may by chance be closer to an image than the average image is, but it is not recognizable.
+        gained = any(finding.found.low > RECOGNIZED for finding in bound)
         found = (
-            "learns something: the binding of masks has failed." if gained else "opens noise: masks are bound to them."
+            "learns an update: the binding of masks to the model has failed."
+            if gained
+            else "opens only noise: masks are bound to the model."
         )
-        said.append(f"A server that sends different models to a shard {found}")
-    return said
+        sentences.append(f"A server that sends different models to the members of a shard {found}")
+    return sentences
 
 
 def markdown(
@@ -73,14 +78,14 @@ def markdown(
     findings: Sequence[Finding],
     leaks: Sequence[ScheduleLeak],
     pictures: Iterable[tuple[str, str]],
-    courses: Sequence[Course] = (),
+    histories: Sequence[RankHistory] = (),
     recorded: Sequence[str] = (),
 ) -> str:
-    """Return the page; pictures are (file, caption), `recorded` is what the run's own records say."""
+    """Return the page; pictures are (file, caption), `recorded` are sentences from the run's own records."""
     lines = [f"# {title}", ""]
-    lines += [f"- {sentence}" for sentence in verdict(findings)]
+    lines += [f"- {sentence}" for sentence in conclusions(findings)]
     if recorded:
-        lines += ["", "Of the run itself its records say:", "", *(f"- {sentence}" for sentence in recorded)]
+        lines += ["", "From the records of the run:", "", *(f"- {sentence}" for sentence in recorded)]
     lines += [
         "",
         _LEGEND,
@@ -89,21 +94,25 @@ def markdown(
         chosen = [finding for finding in findings if finding.attack == attack]
         if chosen:
             lines += ["", f"## {head}", "", how, "", *_table(chosen)]
-        if attack == "disaggregation" and courses:
-            lines += ["", "Independent equations after each round, and the clients that they determine:", ""]
-            lines += _courses(courses)
+        if attack == "disaggregation" and histories:
+            lines += [
+                "",
+                "Independent equations after each round (in brackets, the number of clients that they determine):",
+                "",
+            ]
+            lines += _rank_table(histories)
         if attack == "disaggregation" and leaks:
-            lines += ["", "What the leak meter says of such a plan before any run:", "", *_meter(leaks)]
+            lines += ["", "Forecast of the leak meter for such a plan:", "", *_meter(leaks)]
     shown = list(pictures)
     if shown:
-        lines += ["", "## Pictures", "", "True images above, what was recovered of each below."]
+        lines += ["", "## Pictures", "", "True images above, reconstructions below."]
         for file, caption in shown:
             lines += ["", f"{caption}:", "", f"![{caption}]({file})"]
     return "\n".join(lines) + "\n"
 
 
 def as_record(finding: Finding) -> dict[str, Any]:
-    """Return a finding as one flat line for the records of a run."""
+    """Return a finding as one flat line of a run's records."""
     return {
         "record": "audit",
         "attack": finding.attack,
@@ -120,7 +129,7 @@ def as_record(finding: Finding) -> dict[str, Any]:
 
 
 def _table(findings: Sequence[Finding]) -> list[str]:
-    """Return one row per finding, with a column for rounds only where they differ."""
+    """Return one row per finding; a column for rounds only where they differ."""
     over_rounds = len({finding.rounds for finding in findings}) > 1
     heads = ["setting", "shard", *(["rounds"] if over_rounds else []), "measure", "found", "guess", "plain"]
     rows = [heads, ["---"] * len(heads)]
@@ -140,26 +149,26 @@ def _table(findings: Sequence[Finding]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _courses(courses: Sequence[Course]) -> list[str]:
-    """Return a row for each schedule: all rounds at first, then fewer, as by then little is new."""
-    last = len(courses[0].ranks)
+def _rank_table(histories: Sequence[RankHistory]) -> list[str]:
+    """Return a row for each schedule; later rounds are thinned out."""
+    last = len(histories[0].ranks)
     shown = sorted({number for number in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100) if number < last} | {last})
     rows = [["schedule", *map(str, shown)], ["---"] * (len(shown) + 1)]
-    for each in courses:
+    for each in histories:
         counts = [(each.ranks[number - 1], each.exposed[number - 1]) for number in shown]
         rows.append([each.setting, *(f"{rank} ({exposed})" if exposed else str(rank) for rank, exposed in counts)])
-    rows.append([f"everyone of {courses[0].clients}", *[f"{courses[0].clients}"] * len(shown)])
+    rows.append([f"all {histories[0].clients} clients", *[f"{histories[0].clients}"] * len(shown)])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _meter(leaks: Sequence[ScheduleLeak]) -> list[str]:
     heads = [
         "schedule",
-        "drop-outs, mode",
-        "determined one by one",
+        "dropouts, mode",
+        "clients determined",
         "first, last after",
         "cosine",
-        "as if hidden among",
+        "effective crowd",
     ]
     rows = [heads, ["---"] * len(heads)]
     for found in leaks:

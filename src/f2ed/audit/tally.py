@@ -1,4 +1,4 @@
-"""Observations that become findings: each with what guessing reaches, and what a server without shards does."""
+"""Collect observations into findings, each with its two baselines: guessing, and a server without shards."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from f2ed.audit.findings import Attack, Finding, Interval, interval_of_mean
-from f2ed.audit.images import RECOGNISED, Images, psnr, ssim
+from f2ed.audit.images import RECOGNIZED, Images, psnr, ssim
 
-__all__ = ["Likeness", "Tally"]
+__all__ = ["ImageScores", "Tally"]
 
 
 @dataclass(eq=False)
 class Tally:
-    """Collects observations by metric, and makes findings of them that know what a shard of one gives."""
+    """Makes the findings of one attack, and remembers the results of a shard of one as their baseline."""
 
     attack: Attack
     setting: str
     plain: dict[str, float]
 
     def finding(self, metric: str, size: int, found: Interval, guess: float | None) -> Finding:
-        """Return what was found in shards of a size."""
+        """Return the finding for shards of this size."""
         if size == 1:
             self.plain[metric] = found.value
         return Finding(
@@ -35,8 +35,8 @@ class Tally:
 
 
 @dataclass(eq=False)
-class Likeness:
-    """How alike true images and recovered ones are, and true ones and the average image, which is the guess."""
+class ImageScores:
+    """Similarity of true images to their reconstructions, and to the average image, which is the guess."""
 
     psnr: list[float] = field(default_factory=list)
     ssim: list[float] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Likeness:
     guessed_ssim: list[float] = field(default_factory=list)
 
     def add(self, true: Images, found: Images, average: Images) -> None:
-        """Take in the images of one shard."""
+        """Add the images of one shard."""
         guess = np.broadcast_to(average, true.shape)
         self.psnr += psnr(true, found).tolist()
         self.ssim += ssim(true, found).tolist()
@@ -52,9 +52,9 @@ class Likeness:
         self.guessed_ssim += ssim(true, guess).tolist()
 
     def findings(self, tally: Tally, size: int, draws: np.random.Generator) -> Iterator[Finding]:
-        """Yield what was reached, and what guessing reaches."""
+        """Yield the results and those of guessing."""
         measures = {
-            "share recovered": [[float(each > RECOGNISED) for each in some] for some in (self.psnr, self.guessed_psnr)],
+            "share recovered": [[float(each > RECOGNIZED) for each in some] for some in (self.psnr, self.guessed_psnr)],
             "PSNR, dB": [self.psnr, self.guessed_psnr],
             "SSIM": [self.ssim, self.guessed_ssim],
         }

@@ -1,4 +1,4 @@
-"""`f2ed audit`: play the curious server, and show what it recovers."""
+"""`f2ed audit`: play a curious server, and show what it recovers."""
 
 import sys
 import time
@@ -18,10 +18,10 @@ try:
     import torch
 
     from f2ed.audit import Finding
-    from f2ed.audit.audit import Picture, Settings, audit
-    from f2ed.audit.findings import Course
+    from f2ed.audit.audit import AuditSettings, Picture, audit
+    from f2ed.audit.findings import RankHistory
     from f2ed.audit.images import save_png
-    from f2ed.audit.summary import as_record, markdown, verdict
+    from f2ed.audit.summary import as_record, conclusions, markdown
     from f2ed.experiments import expand
     from f2ed.experiments import read as read_experiments
     from f2ed.guarantees.leakage.forecast import ScheduleLeak
@@ -41,36 +41,36 @@ except ModuleNotFoundError as missing:
 
 __all__ = ["command"]
 
-_QUICK = Settings(sizes=(1, 4, 16), trials=2, iterations=0, clients=40, rounds=20)
+_QUICK = AuditSettings(sizes=(1, 4, 16), trials=2, iterations=0, clients=40, rounds=20)
 
 
 def command(
     file: Annotated[Path | None, Parameter(help="An experiment file (.toml) or the records of a run (.jsonl).")] = None,
     /,
     *,
-    out: Annotated[Path, Parameter(help="The folder for findings, page and pictures.")] = Path("audit"),
-    data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
-    sizes: Annotated[str | None, Parameter(help="Sizes of shards, such as 1,2,4,8,16.")] = None,
-    trials: Annotated[int | None, Parameter(help="Shards of each size.")] = None,
-    iterations: Annotated[int | None, Parameter(help="Of the attack by optimization; 0 leaves it out.")] = None,
-    rounds: Annotated[int | None, Parameter(help="Over which single clients are solved for.")] = None,
+    out: Annotated[Path, Parameter(help="Output folder for findings, page and pictures.")] = Path("audit"),
+    data: Annotated[Path | None, Parameter(help="Folder to search first for data sets.")] = None,
+    sizes: Annotated[str | None, Parameter(help="Shard sizes, such as 1,2,4,8,16.")] = None,
+    trials: Annotated[int | None, Parameter(help="Shards per size.")] = None,
+    iterations: Annotated[int | None, Parameter(help="Iterations of gradient matching; 0 skips it.")] = None,
+    rounds: Annotated[int | None, Parameter(help="Rounds of the attack on single clients.")] = None,
     quick: Annotated[
-        bool, Parameter(negative="", help="Half a minute instead of minutes: fewer of everything.")
+        bool, Parameter(negative="", help="Fewer sizes, trials and rounds: half a minute instead of minutes.")
     ] = False,
     note: Annotated[
-        bool, Parameter(negative="", help="Also append the findings to the records, for a report.")
+        bool, Parameter(negative="", help="Also append the findings to the records, for the report.")
     ] = False,
-    seed: Annotated[int, Parameter(help="Of everything that is drawn.")] = 0,
-    json: Annotated[bool, Parameter(negative="", help="Print the findings as JSON for a program to read.")] = False,
+    seed: Annotated[int | None, Parameter(help="Random seed; that of the run by default, else 0.")] = None,
+    json: Annotated[bool, Parameter(negative="", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Measure what a curious server could recover.
 
-    The server sees the mean of each shard, who was in it, and the models; nothing else. It tries to recover images,
-    labels and single clients, and to say whether an image was there, for several sizes of shards. Without a file,
-    MNIST is used where it is found and scikit-learn's digits where not. With one, data, width of a dense
-    model, batch, clients, shards, schedule and rounds (at most 100 of either) are the run's own; its first run, if
-    the file has several. Noise is left out, which is said. Views are made anew from these settings: records hold no
-    updates. What the leak meter read in the run is taken from its records.
+    The server sees the mean of each shard, its members and the models; nothing else. For several shard sizes it tries
+    to recover images, labels and single clients, and to infer membership. Without a file the audit uses MNIST if it is
+    available, else scikit-learn's digits. With a file it uses the data, batch size, width of a dense model, clients,
+    shards, schedule and rounds (at most 100 clients and rounds) of the run, or of the first run if there are several.
+    Records contain no updates, so shard means are computed again from these settings, without the run's noise; what the
+    leak meter measured is taken from the records.
 
     Example: f2ed audit
 
@@ -78,13 +78,13 @@ def command(
     """
     console = Console(highlight=False, stderr=json)
     if note and (file is None or file.suffix != ".jsonl"):
-        raise ConfigError("--note needs the records of a run: name a file that ends in .jsonl")
+        raise ConfigError("--note needs the records of a run; give a .jsonl file")
     run, log = (None, None) if file is None else _experiment(file)
     recorded = [] if log is None else [remark.sentence for remark in privacy([log])]
     if run is not None and run.dp is not None:
         recorded.append(
-            f"The run's noise (multiplier {run.dp.noise_multiplier:g}) is left out: the server is shown means without "
-            "it, and finds more here than it would there."
+            f"The run's noise (noise_multiplier {run.dp.noise_multiplier:g}) is left out: this audit shows the server "
+            "means without noise, which reveal more than those of the run."
         )
     stated = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}
     settings = _settings(run, quick=quick)
@@ -93,86 +93,84 @@ def command(
         changed["sizes"] = _sizes(sizes)
     settings = _checked(msgspec.structs.replace(settings, **changed))
     chosen = _data(run, data)
-    # Tensors are small: threads of one operation would wait for each other, and worse on a busy machine.
+    # The tensors are small: several threads per operation would mostly wait for each other.
     torch.set_num_threads(1)
-    console.print(f"The server looks at {chosen[0]}.")
-    haul = _play(chosen[1], settings, out, console)
-    findings, seconds = haul.findings, haul.seconds
-    _write(out, chosen[0], settings, haul, recorded)
+    console.print(f"Auditing shard means on {chosen[0]}.")
+    results = _play(chosen[1], settings, out, console)
+    findings, seconds = results.findings, results.seconds
+    _write(out, chosen[0], settings, results, recorded)
     if note and file is not None:
-        _note(file, out, haul)
+        _note(file, out, results)
     if json:
         sys.stdout.write((out / "audit.json").read_text(encoding="utf-8"))
         return
-    for sentence in (*verdict(findings), *recorded):
+    for sentence in (*conclusions(findings), *recorded):
         console.print(f"- {sentence}", soft_wrap=True)
-    console.print(
-        f"\nLook at {out / 'audit.md'}, and at the pictures beside it. It took {seconds:.0f} s.", soft_wrap=True
-    )
+    console.print(f"\nFinished in {seconds:.0f} s. See {out / 'audit.md'} and the pictures next to it.", soft_wrap=True)
 
 
 @dataclass
-class _Haul:
-    """What the audit brought."""
+class _AuditResults:
+    """The results of an audit."""
 
     findings: list[Finding] = field(default_factory=list)
-    courses: list[Course] = field(default_factory=list)
+    histories: list[RankHistory] = field(default_factory=list)
     leaks: list[ScheduleLeak] = field(default_factory=list)
     pictures: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
 
 
-def _play(data: Data, settings: Settings, out: Path, console: Console) -> _Haul:
-    """Let the audit run, and write pictures as they come."""
+def _play(data: Data, settings: AuditSettings, out: Path, console: Console) -> _AuditResults:
+    """Run the audit, and write pictures as they come."""
     out.mkdir(parents=True, exist_ok=True)
-    haul, began = _Haul(), time.monotonic()
+    results, began = _AuditResults(), time.monotonic()
     for found in audit(data, settings):
         if isinstance(found, str):
             console.print(f"{time.monotonic() - began:4.0f} s  {found}", soft_wrap=True)
         elif isinstance(found, Picture):
             save_png(out / f"{found.name}.png", found.pixels, scale=3 if max(data.shape[1:]) > 16 else 8)
-            haul.pictures.append((f"{found.name}.png", found.caption))
+            results.pictures.append((f"{found.name}.png", found.caption))
         elif isinstance(found, ScheduleLeak):
-            haul.leaks.append(found)
-        elif isinstance(found, Course):
-            haul.courses.append(found)
+            results.leaks.append(found)
+        elif isinstance(found, RankHistory):
+            results.histories.append(found)
         else:
-            haul.findings.append(found)
-    haul.seconds = time.monotonic() - began
-    return haul
+            results.findings.append(found)
+    results.seconds = time.monotonic() - began
+    return results
 
 
-def _note(file: Path, out: Path, haul: _Haul) -> None:
-    """Append findings and pictures to the records of a run, from where a report takes them."""
-    lines: list[dict[str, Any]] = [as_record(finding) for finding in haul.findings]
-    for name, caption in haul.pictures:
+def _note(file: Path, out: Path, results: _AuditResults) -> None:
+    """Append findings and pictures to the records of a run, where the report finds them."""
+    lines: list[dict[str, Any]] = [as_record(finding) for finding in results.findings]
+    for name, caption in results.pictures:
         png = b64encode((out / name).read_bytes()).decode()
         lines.append({"record": "picture", "caption": caption, "png": png})
     append(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def _write(out: Path, name: str, settings: Settings, haul: _Haul, recorded: list[str]) -> None:
+def _write(out: Path, name: str, settings: AuditSettings, results: _AuditResults, recorded: list[str]) -> None:
     title = f"What the server learns: {name}"
-    page = markdown(title, haul.findings, haul.leaks, haul.pictures, haul.courses, recorded)
+    page = markdown(title, results.findings, results.leaks, results.pictures, results.histories, recorded)
     (out / "audit.md").write_text(page, encoding="utf-8")
     found = {
         "data": name,
         "settings": settings,
-        "seconds": round(haul.seconds, 1),
+        "seconds": round(results.seconds, 1),
         "torch": str(torch.__version__),
-        "verdict": verdict(haul.findings),
+        "conclusions": conclusions(results.findings),
         "recorded": recorded,
-        "findings": haul.findings,
-        "rounds": haul.courses,
-        "leaks": haul.leaks,
-        "pictures": [file for file, _ in haul.pictures],
+        "findings": results.findings,
+        "rounds": results.histories,
+        "leaks": results.leaks,
+        "pictures": [file for file, _ in results.pictures],
     }
     text = msgspec.json.format(msgspec.json.encode(found)).decode() + "\n"
     (out / "audit.json").write_text(text, encoding="utf-8")
 
 
 def _experiment(file: Path) -> tuple[Experiment, RunLog | None]:
-    """Return the settings of a run, and its records where the file holds some."""
+    """Return the settings of a run, and its records if the file contains any."""
     if holds_records(file):
         log = read_records(file)
         return experiment(log.header.settings), log
@@ -181,9 +179,9 @@ def _experiment(file: Path) -> tuple[Experiment, RunLog | None]:
     raise ConfigError(f"{file} is neither an experiment file (.toml) nor the records of a run (.jsonl)")
 
 
-def _settings(run: Experiment | None, *, quick: bool) -> Settings:
-    """Take over what the run states and the audit can use."""
-    settings = _QUICK if quick else Settings()
+def _settings(run: Experiment | None, *, quick: bool) -> AuditSettings:
+    """Use the settings of the run where the audit has them."""
+    settings = _QUICK if quick else AuditSettings()
     if run is None:
         return settings
     clients = min(run.clients, settings.clients)
@@ -200,22 +198,22 @@ def _settings(run: Experiment | None, *, quick: bool) -> Settings:
     )
 
 
-def _checked(settings: Settings) -> Settings:
-    """Hold what came from the command line to the bounds of the settings."""
+def _checked(settings: AuditSettings) -> AuditSettings:
+    """Check the options against the bounds of the settings."""
     try:
-        return msgspec.convert(msgspec.to_builtins(settings), Settings)
+        return msgspec.convert(msgspec.to_builtins(settings), AuditSettings)
     except msgspec.ValidationError as wrong:
-        raise ConfigError(f"the audit cannot be run so: {wrong}") from None
+        raise ConfigError(f"invalid audit settings: {wrong}") from None
 
 
 def _sizes(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise ConfigError(f"--sizes {text}: wanted whole numbers with commas between them, such as 1,2,4,8,16")
+        raise ConfigError(f"--sizes {text}: expected whole numbers separated by commas, such as 1,2,4,8,16")
     return tuple(map(int, parts))
 
 
 def _data(run: Experiment | None, folder: Path | None) -> tuple[str, Data]:
-    """Return the data with its name; without a run, digits where MNIST is not on this machine."""
+    """Return the data and its name; without a run, MNIST, or digits if MNIST is not on this machine."""
     wanted: AnyDataset = run.data if run is not None else Digits() if find(MNIST, folder) is None else Mnist()
     return str(type(wanted).__struct_config__.tag), wanted(folder)
