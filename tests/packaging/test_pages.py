@@ -65,7 +65,7 @@ def test_every_estimator_of_the_name_map_exists_with_these_settings():
     calls = [call for cell in first for call in re.findall(r"`(\w+\([^`]*\))`", cell)]
     names = set()
     for call in calls:
-        made = eval(call.replace("inner=…", "inner=Mean()").replace("radius=…", "radius=1.0"), vars(f2ed))  # noqa: S307
+        made = eval(call.replace("inner=…", "inner=Mean()").replace("radius=…", "radius=1.0"), vars(f2ed.estimators))  # noqa: S307
         names.add(type(made).__name__)
     assert names == {each.__name__ for each in f2ed.estimators.AnyEstimator.__args__}
 
