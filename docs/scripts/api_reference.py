@@ -170,7 +170,7 @@ def _eval_rst(text: str) -> str:
 def _command_line() -> str:
     """Return the help of every command as one page."""
     text = app.generate_docs(output_format="markdown")
-    text = re.sub(r"## Table of Contents\n.*?(?=\*\*Commands\*\*)", "", text, flags=re.DOTALL)
+    text = re.sub(r"## Table of Contents\n.*?(?=^\*\*)", "", text, count=1, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^Example: (.*)$", r"```console\n$ \1\n```", text, flags=re.MULTILINE)
     text = text.replace("\n```\n\n```console\n$ ", "\n$ ")  # one block for all examples of a command
     return text.replace("# f2ed\n", "# Command line\n", 1)
