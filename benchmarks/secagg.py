@@ -8,9 +8,9 @@
 
 The limit is what the machine allows for m masks over d words: AES-256-CTR by OpenSSL through `cryptography` into a
 reused buffer, plus one addition per mask, both on blocks that stay in the cache, in one thread. It is measured again
-beside everything that is compared with it, and all times are the shortest of several. The peer is Flower's
-SecAgg+: its own functions, called as its client and its workflow call them. It is left out where it is not
-installed; to have it:
+next to everything that is compared with it, and all times are the shortest of several. The peer is Flower's
+SecAgg+: its own functions, called as its client and its workflow call them. It is skipped if it is not
+installed; to install it:
 
     pip install --no-deps --target DIRECTORY flwr==1.41.0 protobuf grpcio httpx typer annotated-doc shellingham \
         pycryptodome iterators
@@ -45,14 +45,14 @@ from f2ed.protocol.secagg.client import respond
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.member import Member
 from f2ed.protocol.secagg.messages import Upload, write
-from f2ed.protocol.secagg.schemes import read_request, scheme_of
+from f2ed.protocol.secagg.schemes import SCHEMES, read_request
 from f2ed.protocol.secagg.server import ShardSum, secure_sum
 from f2ed.protocol.secagg.terms import Terms
 from f2ed.protocol.sharding import assign_shards
 
 ENCODING = Encoding(clip_value=0.1, bits=20, ring=32)
 MODEL = bytes(32)
-MODES = ("all-or-nothing", "dropout-tolerant")
+MODES = tuple(mode for mode, scheme in SCHEMES.items() if scheme.masked)
 WORD = 4
 LONG = 10**8
 STEP_NAMES = {
@@ -81,7 +81,7 @@ class Limit:
 
 
 def measure_limit(total: int = 1 << 26) -> Limit:
-    """Find the block size with the least time for both."""
+    """Find the fastest block size for both together."""
     found = [_limit_of(block, total // block) for block in (1 << 16, 1 << 17, 1 << 18, 1 << 19)]
     return min(found, key=lambda limit: limit.aes + limit.add)
 
@@ -96,7 +96,7 @@ def _limit_of(block: int, times: int) -> Limit:
 
 
 def expand_and_add(total: int, block: int = 1 << 18) -> Callable[[], None]:
-    """Return what the limit counts, for so many bytes of masks; its buffers are made and touched beforehand."""
+    """Return the work that the limit measures, for this many bytes of masks; its buffers are allocated beforehand."""
     encryptor = Cipher(algorithms.AES(bytes(range(32))), modes.CTR(bytes(16))).encryptor()
     zeros, out = bytes(block), bytearray(block)
     words, mask = np.ones(block // WORD, "<u4"), np.frombuffer(out, "<u4")
@@ -114,18 +114,18 @@ def expand_and_add(total: int, block: int = 1 << 18) -> Callable[[], None]:
 
 
 def adding(uploads: int, d: int) -> float:
-    """Return the seconds to add so many vectors that come from memory, not from the cache."""
+    """Return the seconds to add this many vectors that come from memory, not from the cache."""
     total, few = np.zeros(d, "<u4"), [np.ones(d, "<u4") for _ in range(min(uploads, 10))]
     return best(lambda: [np.add(total, one, out=total) for one in few], 3) * uploads / len(few)
 
 
 def best(work: Callable[[], object], times: int = 5) -> float:
-    """Return the shortest of some runs: what the code takes when nothing else disturbs it."""
+    """Return the shortest of several runs: the time without interference."""
     return min(_seconds(work) for _ in range(times))
 
 
 def race(*works: Callable[[], object], times: int) -> list[float]:
-    """Return the shortest run of each, taken in turns, so that a busy machine is as busy for all of them."""
+    """Return the shortest run of each, interleaved, so that a busy machine affects all of them equally."""
     turns = [[_seconds(work) for work in works] for _ in range(times)]
     return [min(column) for column in zip(*turns, strict=True)]
 
@@ -169,7 +169,7 @@ def _masking_of(s: int, d: int, peer: "Flower | None") -> dict:
 
 
 def whole_upload(s: int, d: int, peer: "Flower | None") -> dict:
-    """From the update in floats to the bytes of the upload: encode and mask; keys are agreed already."""
+    """From the update in floats to the bytes of the upload: encode and mask; the keys are agreed beforehand."""
     update = np.random.default_rng(1).normal(0, 0.02, d).astype(np.float32)
     masks = [Mask(os.urandom(32), negative=bool(i % 2)) for i in range(s)]
 
@@ -205,7 +205,7 @@ class Timing:
     down: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def epoch(self, first: "Timing") -> None:
-        """Take over what happened once per epoch."""
+        """Copy what happened once per epoch."""
         for mine, theirs in ((self.client, first.client), (self.server, first.server), (self.up, first.up)):
             mine["epoch key"] = theirs["epoch key"]
         self.down["epoch key"] = first.down["epoch key"]
@@ -217,13 +217,13 @@ def consume(steps: Iterator[None]) -> None:
 
 
 class Shard:
-    """All clients of a shard in this process, one at a time, and the generator that leads them."""
+    """All clients of a shard in this process, one at a time, and the server generator that leads them."""
 
     def __init__(self, mode: str, s: int, update: np.ndarray, *, dropped: int = 0) -> None:
         members = tuple(range(2**63, 2**63 + s))  # ids as long as those of a deployment
         secrets = {client: os.urandom(32) for client in members}
         roster = {client: public_key(secret) for client, secret in secrets.items()}
-        threshold, min_crowd = scheme_of(mode).quorum(s)
+        threshold, min_crowd = SCHEMES[mode].quorum(s)
         self.terms = Terms(
             job="benchmark",
             epoch=0,
@@ -255,14 +255,14 @@ class Shard:
         self.outcome: ShardSum | None = None
 
     def next_round(self, update: np.ndarray) -> None:
-        """Go on to the next round of the epoch; the keys are kept."""
+        """Move on to the next round of the epoch; the keys are kept."""
         self.update = update
         length = ENCODING.length(len(update))
         self.terms = msgspec.structs.replace(self.terms, round=self.terms.round + 1, length=length)
         self._lead(next(iter(self.members.values())).roster, self.outcome.keys)
 
     def steps(self) -> Iterator[None]:
-        """Go through the round, and yield after each step."""
+        """Run the round, and yield after each step."""
         start = perf_counter()
         requests = next(self.server)
         self.timing.server["begin"] += perf_counter() - start
@@ -323,22 +323,23 @@ def protocol(sizes: list[int], lengths: list[int]) -> Iterator[dict]:
         for s in sizes:
             for mode in MODES:
                 yield _one_case(mode, s, update, 0)
-                # A shard that stays closed takes the same work and shows nothing new: not in the longest runs.
-                if mode == "dropout-tolerant" or s * d < LONG:
+                # A shard that stays closed does the same work and shows nothing new: left out of the longest runs.
+                if SCHEMES[mode].tolerates_dropouts or s * d < LONG:
                     yield _one_case(mode, s, update, -(-s // 10))
 
 
 def _one_case(mode: str, s: int, update: np.ndarray, dropped: int) -> dict:
     d = len(update)
-    closed = mode == "all-or-nothing" and dropped > 0
+    scheme = SCHEMES[mode]
+    closed = not scheme.tolerates_dropouts and dropped > 0
     rounds = [_one_round(mode, s, update, dropped) for _ in range(1 if s * d >= LONG else 3)]
     limit = measure_limit(1 << 24)
-    # The shortest over clients and rounds: what the code takes when nothing else disturbs it.
+    # The shortest over clients and rounds: the time without interference.
     client = {step: 1e3 * min(min(each.client[step]) for each in rounds) for step in rounds[0].client}
     server = {step: 1e3 * min(each.server[step] for each in rounds) for step in rounds[0].server}
-    applied = s - 1 if mode == "all-or-nothing" else s
-    left_over = 0 if mode == "all-or-nothing" else (s - dropped) * (dropped + 1)
-    least = adding(s - dropped, d) + limit.masks(left_over, d)
+    applied = s if scheme.tolerates_dropouts else s - 1
+    remaining = (s - dropped) * (dropped + 1) if scheme.tolerates_dropouts else 0
+    minimum = adding(s - dropped, d) + limit.masks(remaining, d)
     return {
         "mode": mode,
         "s": s,
@@ -350,20 +351,20 @@ def _one_case(mode: str, s: int, update: np.ndarray, dropped: int) -> dict:
         "client_total_ms": sum(client.values()),
         "server_total_ms": sum(server.values()),
         "upload_to_limit": client["upload"] / (1e3 * limit.masks(applied, d)),
-        "server_to_limit": sum(server.values()) / (1e3 * least),
+        "server_to_limit": sum(server.values()) / (1e3 * minimum),
         "up_bytes": {step: round(statistics.median(sizes)) for step, sizes in rounds[0].up.items()},
         "down_bytes": {step: round(statistics.median(sizes)) for step, sizes in rounds[0].down.items()},
     }
 
 
 def _one_round(mode: str, s: int, update: np.ndarray, dropped: int) -> Timing:
-    """Run one round, and check that it gave exactly the sum of its survivors' integers.
+    """Run one round, and check that its result is exactly the sum of the survivors' integers.
 
-    Where keys last an epoch, the round is the second of its epoch, after one with a short vector; the step that made
-    the keys is shown beside it.
+    Where keys last an epoch, the round is the second of its epoch, after one with a short vector; the key agreement is
+    reported separately.
     """
-    shard = Shard(mode, s, update[:100] if mode == "all-or-nothing" else update, dropped=dropped)
-    if mode == "all-or-nothing":
+    shard = Shard(mode, s, update[:100] if SCHEMES[mode].keeps_keys else update, dropped=dropped)
+    if SCHEMES[mode].keeps_keys:
         lost, shard.lost = shard.lost, set()
         consume(shard.steps())
         first, shard.timing, shard.lost = shard.timing, Timing(), lost
@@ -372,7 +373,7 @@ def _one_round(mode: str, s: int, update: np.ndarray, dropped: int) -> Timing:
     shard.plain = np.zeros(shard.terms.length, "<u4")
     consume(shard.steps())
     outcome, timing = shard.outcome, shard.timing
-    if mode == "all-or-nothing" and dropped:
+    if dropped and not SCHEMES[mode].tolerates_dropouts:
         assert outcome.total is None
         return timing
     assert outcome.total is not None, outcome.reason
@@ -398,7 +399,7 @@ def secret_sharing(n: int, peer: "Flower | None") -> dict:
 
     def forgetful(work: Callable[[], object]) -> Callable[[], object]:
         def run() -> None:
-            shamir._lagrange.cache_clear()  # noqa: SLF001  the first of a shard pays for what the others reuse
+            shamir._lagrange.cache_clear()  # noqa: SLF001  the first of a shard computes what the others reuse
             work()
 
         return run
@@ -428,13 +429,13 @@ def secret_sharing(n: int, peer: "Flower | None") -> dict:
 
 
 def memory(mode: str, n: int, s: int, d: int) -> dict:
-    """Run a process of its own, so that the peak is that of this round alone."""
+    """Run a separate process, so that the peak is that of this round alone."""
     probe = [sys.executable, __file__, "--probe", mode, str(n), str(s), str(d)]
     return json.loads(subprocess.run(probe, check=True, capture_output=True, text=True).stdout)  # noqa: S603
 
 
 def probe(mode: str, n: int, s: int, d: int) -> dict:
-    """Take a robust secure mean of all shards; beside the server there is one client at a time."""
+    """Compute a robust secure mean of all shards; besides the server, one client at a time is in memory."""
     update = np.random.default_rng(1).normal(0, 0.02, d).astype(np.float32)
     secrets = {client: os.urandom(32) for client in range(n)}
     roster = {client: public_key(secret) for client, secret in secrets.items()}
@@ -483,7 +484,7 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
 
 
 def peak_mib() -> float:
-    """Return the peak of this program; the kernel's ru_maxrss would also count the one that started it."""
+    """Return the peak of this process; ru_maxrss would include that of its parent."""
     lines = [line.split() for line in _lines("/proc/self/status") if line.startswith("VmHWM")]
     return int(lines[0][1]) / 1024 if lines else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -510,7 +511,7 @@ class Flower:
         self.private_key = asymmetric.private_key_to_bytes(asymmetric.generate_key_pairs()[0])
 
     def masks(self, s: int, d: int) -> Callable[[], list]:
-        """Return the masking of one client of s: its own mask and s - 1 with others. Keys are agreed already."""
+        """Return the masking of one client of s: its own mask and s - 1 pairwise ones. The keys are agreed beforehand."""
         seeds = [os.urandom(32) for _ in range(s)]
         vector = [np.ones(1, np.int64), np.random.default_rng(1).integers(0, self.TARGET, d).astype(np.int32)]
         return lambda: self._masked(vector, seeds)
@@ -537,7 +538,7 @@ class Flower:
         return self.arithmetic.parameters_mod(masked, self.RANGE)
 
     def shamir(self, secret: bytes, n: int, threshold: int) -> tuple[float, float]:
-        """Time the sharing and the combining of one secret."""
+        """Time sharing and combining one secret."""
         shares = self.their_shamir.create_shares(secret, threshold, n)
         assert self.their_shamir.combine_shares(shares[:threshold]) == secret
         share = best(lambda: self.their_shamir.create_shares(secret, threshold, n), 3)
@@ -550,7 +551,7 @@ def find_flower(folder: str | None) -> tuple["Flower | None", str]:
     try:
         peer = Flower()
     except ImportError as missing:
-        return None, f"Flower was left out: {missing}"
+        return None, f"Flower is not measured: {missing}"
     import flwr
 
     return peer, f"Flower {getattr(flwr, '__version__', 'of unknown version')}"
@@ -566,7 +567,11 @@ def show(found: dict) -> None:
         end="",
     )
     print(f"cryptography {machine['cryptography']}; {machine['peer']}")
-    print("load average before and after (this program takes 1 to 2 of it): {:.1f}, {:.1f}".format(*machine["load"]))
+    print(
+        "load average before and after (this program accounts for 1 to 2 of it): {:.1f}, {:.1f}".format(
+            *machine["load"]
+        )
+    )
     limit = found["limit"]
     print(f"limit: AES-256-CTR {limit['aes_gb_s']:.1f} GB/s, addition {limit['add_gb_s']:.0f} GB/s, one thread\n")
     for part, show_part in SHOW.items():
@@ -710,7 +715,7 @@ def main() -> None:
     if asked.probe:
         print(json.dumps(probe(asked.probe[0], *map(int, asked.probe[1:]))))
         return
-    peer, said = find_flower(asked.peer)
+    peer, peer_label = find_flower(asked.peer)
     sizes = [4, 10] if asked.quick else [4, 10, 100]
     lengths = [300_000, 1_000_000] if asked.quick else [300_000, 1_000_000, 10_000_000]
     crowd = (100, 10, 300_000) if asked.quick else (1000, 10, 1_000_000)
@@ -729,7 +734,7 @@ def main() -> None:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "cryptography": cryptography.__version__,
-            "peer": said,
+            "peer": peer_label,
         },
         "limit": {"aes_gb_s": 1e-9 / limit.aes, "add_gb_s": 1e-9 / limit.add},
     } | {part: work[part]() for part in asked.parts}

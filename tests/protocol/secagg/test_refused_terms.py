@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from f2ed.core.errors import PeerError, Refusal
 from f2ed.protocol.secagg import Member, public_key
 from f2ed.protocol.secagg.client import step as take_step
-from f2ed.protocol.secagg.member import Local
+from f2ed.protocol.secagg.member import StepInput
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -127,9 +127,9 @@ def test_a_victim_assigned_among_accomplices_refuses():
     member = Member(
         id=VICTIM, signing_key=secret(0, "identity", VICTIM), roster=roster, job="test", shard=lambda _: mine
     )
-    local = Local(MODEL, np.zeros, bytes(32))
+    given = StepInput(MODEL, np.zeros, bytes(32))
     accomplices = tuple(sorted({VICTIM, *(i for i in roster if i not in mine)}))[: len(mine)]
     assert VICTIM in accomplices
     with pytest.raises(Refusal, match="not those that the roster, the round and the seed assign"):
-        take_step(Invite(make_terms(accomplices)), load(b"", "test"), member, local)
-    take_step(Invite(make_terms(mine)), load(b"", "test"), member, local)
+        take_step(Invite(make_terms(accomplices)), load(b"", "test"), member, given)
+    take_step(Invite(make_terms(mine)), load(b"", "test"), member, given)

@@ -11,7 +11,7 @@ import msgspec
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.primitives.crypto import KEY_BYTES
 from f2ed.protocol.secagg.checks import accept
-from f2ed.protocol.secagg.member import Contribution, Local, Member
+from f2ed.protocol.secagg.member import Contribution, Member, StepInput
 from f2ed.protocol.secagg.messages import Message, Opening, Refused, Request, write
 from f2ed.protocol.secagg.schemes import SCHEMES, Scheme, phases, read_request
 from f2ed.protocol.secagg.state import ClientState, load, store
@@ -51,14 +51,14 @@ def respond(
         raise ConfigError(f"{len(entropy)} bytes of entropy; give {KEY_BYTES} fresh ones from os.urandom to each step")
     before = load(state, member.job, phases())
     try:
-        after, reply = step(read_request(request), before, member, Local(model, contribution, entropy, threads))
+        after, reply = step(read_request(request), before, member, StepInput(model, contribution, entropy, threads))
     except PeerError as error:
         # The round's secrets are erased with it. The key of an epoch stays: nothing was revealed under it.
         return Answer(store(msgspec.structs.replace(before, phase=None)), write(Refused(str(error)[:500])), str(error))
     return Answer(store(after), write(reply))
 
 
-def step(request: Request, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Message]:
+def step(request: Request, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Message]:
     """Take the requested step, or raise `Refusal` (or another `PeerError`, for what cannot be used).
 
     Terms are accepted here, before the scheme sees them, so that no scheme can forget to.
@@ -68,7 +68,7 @@ def step(request: Request, state: ClientState, member: Member, local: Local) -> 
         accept(member, request.terms)
     else:
         scheme = _continued(request, state)
-    return scheme.steps[type(request)](request, state, member, local)
+    return scheme.steps[type(request)](request, state, member, given)
 
 
 def _opened(request: Opening) -> Scheme:

@@ -13,7 +13,7 @@ from f2ed.protocol.secagg.state import ClientState
 from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Contribution", "Local", "Member", "begin", "masked_upload"]
+__all__ = ["Contribution", "Member", "StepInput", "begin", "masked_upload"]
 
 Contribution = Callable[[Terms], Words]
 """Returns the encoded update for the terms; called once, at the step that uploads it. The words are masked in place."""
@@ -47,7 +47,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return f"Member(id={self.id}, job={self.job!r}, {len(self.roster)} on the roster, signing_key=<secret>)"
 
 
-class Local(NamedTuple):
+class StepInput(NamedTuple):
     """What the driver brings to one step."""
 
     model: bytes
@@ -57,7 +57,7 @@ class Local(NamedTuple):
 
     def __repr__(self) -> str:
         """Show no secret."""
-        return f"Local(model={self.model.hex()}, entropy=<secret>)"
+        return f"StepInput(model={self.model.hex()}, entropy=<secret>)"
 
 
 def begin(state: ClientState, terms: Terms) -> ClientState:
@@ -71,10 +71,10 @@ def begin(state: ClientState, terms: Terms) -> ClientState:
     return msgspec.structs.replace(state, mark=now, phase=None)
 
 
-def masked_upload(terms: Terms, context: bytes, masks: list[Mask], local: Local) -> Upload:
+def masked_upload(terms: Terms, context: bytes, masks: list[Mask], given: StepInput) -> Upload:
     """Mask this client's update in place."""
     ring = Ring(terms.ring)
-    words = local.contribution(terms)
+    words = given.contribution(terms)
     ring.check(words, terms.length)
-    add_masks(words, masks, threads=local.threads)
+    add_masks(words, masks, threads=given.threads)
     return Upload(context[:TAG_BYTES], ring.pack(words))

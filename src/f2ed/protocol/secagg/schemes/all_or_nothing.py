@@ -22,7 +22,7 @@ from f2ed.protocol.primitives.crypto import (
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg.gather import Adder, gather, name_some
 from f2ed.protocol.secagg.keys import epoch_key_text, pair_mask
-from f2ed.protocol.secagg.member import Local, Member, begin, masked_upload
+from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, Request, SignedKey, Upload, in_order, read_reply, write
 from f2ed.protocol.secagg.schemes.base import ClientStep, KeyAgreement, Quorum, Scheme, ShardRound, Summation
 from f2ed.protocol.secagg.state import ClientState, EpochKey
@@ -32,7 +32,7 @@ from f2ed.protocol.sharding import ClientId
 __all__ = ["AllOrNothing"]
 
 
-def give_key(request: AskKey, state: ClientState, member: Member, local: Local) -> tuple[ClientState, SignedKey]:
+def give_key(request: AskKey, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, SignedKey]:
     """Make the epoch's key, once; asked again on the same terms, give the same key again."""
     terms = request.terms
     context = bind_epoch(terms, member.roster)
@@ -40,17 +40,17 @@ def give_key(request: AskKey, state: ClientState, member: Member, local: Local) 
         raise Refusal(f"the server asked for a key of epoch {terms.epoch}; epoch {state.mark[0]} has begun")
     key = state.key
     if key is None or key.epoch < terms.epoch:
-        key = EpochKey(terms.epoch, context, derive(local.entropy, salt=context, info=b"epoch key"))
+        key = EpochKey(terms.epoch, context, derive(given.entropy, salt=context, info=b"epoch key"))
     elif key.context != context:
         raise Refusal(f"this client gave a key for epoch {key.epoch} already, on other terms than this request's")
     return msgspec.structs.replace(state, key=key, phase=None), _signed(member, key)
 
 
-def upload(request: AskUpload, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Upload]:
+def upload(request: AskUpload, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Upload]:
     """Upload the update under one mask per pair."""
     terms = request.terms
     state = begin(state, terms)
-    context = bind(terms, member.roster, local.model)
+    context = bind(terms, member.roster, given.model)
     key = state.key
     if key is None or key.context != bind_epoch(terms, member.roster):
         raise Refusal(f"no key was made for epoch {terms.epoch} with these members; ask for it first")
@@ -60,7 +60,7 @@ def upload(request: AskUpload, state: ClientState, member: Member, local: Local)
         for peer, agreed in zip(terms.members, key.agreed, strict=True)
         if peer != member.id
     ]
-    return msgspec.structs.replace(state, key=key), masked_upload(terms, context, masks, local)
+    return msgspec.structs.replace(state, key=key), masked_upload(terms, context, masks, given)
 
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.ring import Words
 from f2ed.protocol.secagg.gather import Replies, Requests
-from f2ed.protocol.secagg.member import Local, Member
+from f2ed.protocol.secagg.member import Member, StepInput
 from f2ed.protocol.secagg.messages import Message, Request, SignedKey
 from f2ed.protocol.secagg.state import ClientState, Phase
 from f2ed.protocol.secagg.terms import Terms
@@ -17,7 +17,7 @@ from f2ed.protocol.sharding import ClientId
 
 __all__ = ["ClientStep", "KeyAgreement", "Quorum", "Scheme", "ShardRound", "Summation"]
 
-ClientStep = Callable[[Any, ClientState, Member, Local], tuple[ClientState, Message]]
+ClientStep = Callable[[Any, ClientState, Member, StepInput], tuple[ClientState, Message]]
 """A client's answer to one kind of request: a new state and a reply, or `Refusal`."""
 
 Summation = Generator[Requests, Replies, tuple[tuple[ClientId, ...], Words]]

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, final
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.secagg.gather import Adder, gather
-from f2ed.protocol.secagg.member import Local, Member, begin, masked_upload
+from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import AskUpload, Request, Upload, write
 from f2ed.protocol.secagg.schemes.base import ClientStep, Quorum, Scheme, ShardRound, Summation
 from f2ed.protocol.secagg.state import ClientState
@@ -14,10 +14,10 @@ from f2ed.protocol.secagg.terms import bind
 __all__ = ["Clear"]
 
 
-def upload(request: AskUpload, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Upload]:
+def upload(request: AskUpload, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Upload]:
     """Upload the encoded update without a mask."""
-    context = bind(request.terms, member.roster, local.model)
-    return begin(state, request.terms), masked_upload(request.terms, context, [], local)
+    context = bind(request.terms, member.roster, given.model)
+    return begin(state, request.terms), masked_upload(request.terms, context, [], given)
 
 
 @final

@@ -20,7 +20,7 @@ from f2ed.protocol.primitives.crypto import (
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.keys import pair_mask
-from f2ed.protocol.secagg.member import Local, Member, begin, masked_upload
+from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import Request, Upload, in_order
 from f2ed.protocol.secagg.schemes.base import ClientStep
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
@@ -45,12 +45,14 @@ from f2ed.protocol.sharding import ClientId
 __all__ = ["STEPS"]
 
 
-def advertise(request: Invite, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Advertisement]:
+def advertise(
+    request: Invite, state: ClientState, member: Member, given: StepInput
+) -> tuple[ClientState, Advertisement]:
     """Step 0: make this round's keys and publish their public halves."""
     terms = request.terms
     state = begin(state, terms)
-    context = bind(terms, member.roster, local.model)
-    channel, mask, seed = (derive(local.entropy, salt=context, info=name) for name in (b"channel", b"mask", b"seed"))
+    context = bind(terms, member.roster, given.model)
+    channel, mask, seed = (derive(given.entropy, salt=context, info=name) for name in (b"channel", b"mask", b"seed"))
     message = Advertisement(
         member.id,
         public_exchange_key(channel),
@@ -63,19 +65,19 @@ def advertise(request: Invite, state: ClientState, member: Member, local: Local)
     return msgspec.structs.replace(state, phase=Advertised(terms, context, channel, mask, seed, message)), message
 
 
-def share(request: Peers, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Shares]:
+def share(request: Peers, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Shares]:
     """Step 1: share the mask key and the seed among everyone who advertised."""
     phase = state.phase
     if not isinstance(phase, Advertised):
         raise _out_of_order("the members' keys", state)
     peers = request.advertisements
     _check_peers(phase, peers, member)
-    own_share, message = _share_secrets(phase, peers, member, local.entropy)
+    own_share, message = _share_secrets(phase, peers, member, given.entropy)
     after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own_share)
     return msgspec.structs.replace(state, phase=after), message
 
 
-def upload(request: Delivery, state: ClientState, member: Member, local: Local) -> tuple[ClientState, Upload]:
+def upload(request: Delivery, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Upload]:
     """Step 2: mask the update for everyone who shared; this client's own keys are erased here."""
     phase = state.phase
     if not isinstance(phase, Shared):
@@ -93,14 +95,14 @@ def upload(request: Delivery, state: ClientState, member: Member, local: Local) 
     masks = [pair_mask(phase.context, agree(public[each.dealer].mask), member.id, each.dealer) for each in held]
     masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
     after = Masked(phase.terms, phase.context, held, phase.own_share)
-    return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, local)
+    return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, given)
 
 
 def confirm(
     request: Alive,
     state: ClientState,
     member: Member,
-    local: Local,  # noqa: ARG001  all steps have the same signature
+    given: StepInput,  # noqa: ARG001  all steps have the same signature
 ) -> tuple[ClientState, Confirmation | Reveal]:
     """Step 3: sign who is alive, so that the others can see that all received the same list.
 
@@ -120,7 +122,7 @@ def reveal(
     request: Confirmations,
     state: ClientState,
     member: Member,
-    local: Local,  # noqa: ARG001  all steps have the same signature
+    given: StepInput,  # noqa: ARG001  all steps have the same signature
 ) -> tuple[ClientState, Reveal]:
     """Step 4: reveal one share per dealer, once enough members signed the same list."""
     phase = state.phase
