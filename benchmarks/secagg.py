@@ -511,7 +511,7 @@ class Flower:
         self.private_key = asymmetric.private_key_to_bytes(asymmetric.generate_key_pairs()[0])
 
     def masks(self, s: int, d: int) -> Callable[[], list]:
-        """Return the masking of one client of s: its own mask and s - 1 pairwise ones. The keys are agreed beforehand."""
+        """Return the masking of one client of s: its own mask and s - 1 pairwise ones, keys given."""
         seeds = [os.urandom(32) for _ in range(s)]
         vector = [np.ones(1, np.int64), np.random.default_rng(1).integers(0, self.TARGET, d).astype(np.int32)]
         return lambda: self._masked(vector, seeds)
@@ -568,7 +568,7 @@ def show(found: dict) -> None:
     )
     print(f"cryptography {machine['cryptography']}; {machine['peer']}")
     print(
-        "load average before and after (this program accounts for 1 to 2 of it): {:.1f}, {:.1f}".format(
+        "load average before and after (1 to 2 of it from this program): {:.1f}, {:.1f}".format(
             *machine["load"]
         )
     )
