@@ -567,11 +567,7 @@ def show(found: dict) -> None:
         end="",
     )
     print(f"cryptography {machine['cryptography']}; {machine['peer']}")
-    print(
-        "load average before and after (1 to 2 of it from this program): {:.1f}, {:.1f}".format(
-            *machine["load"]
-        )
-    )
+    print("load average before and after (1 to 2 of it from this program): {:.1f}, {:.1f}".format(*machine["load"]))
     limit = found["limit"]
     print(f"limit: AES-256-CTR {limit['aes_gb_s']:.1f} GB/s, addition {limit['add_gb_s']:.0f} GB/s, one thread\n")
     for part, show_part in SHOW.items():
