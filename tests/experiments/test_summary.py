@@ -79,7 +79,7 @@ def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
 def test_outcomes_say_what_was_lost_and_believed():
     outcome = summarize(GRID).outcomes[2]
     assert outcome.below == pytest.approx(25.0)
-    assert outcome.attackers_believed == pytest.approx(0.1)
+    assert outcome.contaminated_weight == pytest.approx(0.1)
     assert outcome.seconds == 1.0
     assert summarize(GRID).outcomes[0].below is None
 

@@ -31,7 +31,7 @@ try:
     from f2ed.learning.models import Mlp
     from f2ed.records import RunLog, holds_records
     from f2ed.records import read as read_records
-    from f2ed.records.text import privacy
+    from f2ed.records.findings import privacy
     from f2ed.simulation import Experiment
     from f2ed.simulation.config import experiment
 except ModuleNotFoundError as missing:

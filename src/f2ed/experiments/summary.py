@@ -7,11 +7,11 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.records import RunLog
-from f2ed.records.text import Remark, by_promise, ending, graded, kind, percent, privacy, promise, unfinished, upkeep
+from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, unfinished, upkeep
+from f2ed.records.grading import grade, late_contaminated_weight
+from f2ed.records.text import ending, kind, percent
 
 __all__ = ["RunResult", "Summary", "summarize"]
-
-_LATE = 5
 
 
 @final
@@ -47,7 +47,7 @@ def summarize(logs: Sequence[RunLog]) -> Summary:
     logs = [log for log in logs if log.rounds]
     baseline = {_but_attack(log): log for log in logs if not log.header.attacked}
     results = tuple(_result(log, baseline.get(_but_attack(log))) for log in logs)
-    return Summary(results, (*_sentences(results), *(remark.sentence for remark in _remarks(logs, results))))
+    return Summary(results, (*_sentences(results), *(finding.sentence for finding in _findings(logs, results))))
 
 
 def _but_attack(log: RunLog) -> bytes:
@@ -57,7 +57,6 @@ def _but_attack(log: RunLog) -> bytes:
 
 def _result(log: RunLog, baseline: RunLog | None) -> RunResult:
     header, last = log.header, log.rounds[-1]
-    weights = [share for record in log.rounds[-_LATE:] if (share := record.contaminated_weight) is not None]
     return RunResult(
         name=header.name,
         arm=header.arm,
@@ -67,7 +66,7 @@ def _result(log: RunLog, baseline: RunLog | None) -> RunResult:
         accuracy=log.final_accuracy,
         success=last.success,
         lost=100 * (baseline.final_accuracy - log.final_accuracy) if baseline is not None and header.attacked else None,
-        contaminated_weight=sum(weights) / len(weights) if weights and header.attacked else None,
+        contaminated_weight=late_contaminated_weight(log.rounds) if header.attacked else None,
         seconds=sum(record.seconds.total for record in log.rounds) / len(log.rounds),
         guarantee=last.guarantee,
     )
@@ -115,14 +114,14 @@ def _lost(result: RunResult) -> float | None:
     return None if result.lost is None else result.lost / 100
 
 
-def _remarks(logs: Sequence[RunLog], results: Sequence[RunResult]) -> Iterator[Remark]:
+def _findings(logs: Sequence[RunLog], results: Sequence[RunResult]) -> Iterator[Finding]:
     broken = {
         result.name: result.attack
         for result in results
-        if result.estimator_kind == "filter-l2" and graded(_lost(result), result.success) == "broken"
+        if result.estimator_kind == "filter-l2" and grade(_lost(result), result.success) == "broken"
     }
-    for several in by_promise([log for log in logs if log.header.attacked]):
-        yield promise(several, [broken[log.header.name] for log in several if log.header.name in broken])
+    for several in by_guarantee([log for log in logs if log.header.attacked]):
+        yield guarantee(several, [broken[log.header.name] for log in several if log.header.name in broken])
     yield from privacy(logs)
     yield from upkeep(logs)
     yield from unfinished(logs)

@@ -19,6 +19,7 @@ __all__ = [
     "LATE_ROUNDS",
     "MARGIN",
     "MAX_DP_EPSILON",
+    "SHARDS_PER_ATTACKER",
     "THEOREM_SHARE",
     "Grade",
     "Level",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from f2ed.report.colors import COLOURS
+from f2ed.report.colors import COLORS
 from f2ed.report.drawing import drawing, save
 
 __all__ = ["Point", "draw_against"]
@@ -32,7 +32,7 @@ def draw_against(
 
         figure = Figure(figsize=(4.2, 3.0), layout="constrained")
         axis = figure.subplots()
-        for color, (name, points) in zip(COLOURS * len(lines), lines.items(), strict=False):
+        for color, (name, points) in zip(COLORS * len(lines), lines.items(), strict=False):
             values = [point.value for point in points]
             axis.plot(values, [point.mean for point in points], color=color, label=name, zorder=1)
             for point in points:

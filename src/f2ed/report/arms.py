@@ -1,7 +1,7 @@
-"""Which runs belong together: an arm is what was run with several seeds.
+"""Which runs belong together: an arm is one configuration, run with several seeds.
 
 Runs of one page differ in the attack, in the estimator, in the seed and perhaps in more: data, shards, masks. What
-they have in common is not said; what differs beside attack and estimator is the arm's setting.
+they have in common is left out; what differs besides attack and estimator is the arm's setting.
 """
 
 from collections import defaultdict
@@ -10,11 +10,15 @@ from typing import Any, final
 
 import msgspec
 
+from f2ed.records import Plugin
 from f2ed.records.intake import RecordedRun
-from f2ed.report.colors import Look, apart, look
-from f2ed.report.labels import ATTACKS, ESTIMATORS, NO_ATTACK, attack_title, estimator_title, flat
+from f2ed.report.colors import Look, assign_looks
 
-__all__ = ["Arm", "arms"]
+__all__ = ["NO_ATTACK", "Arm", "arms", "flat"]
+
+NO_ATTACK = "no attack"
+UNKNOWN_ATTACK = "deployment"
+"""A deployment cannot know whether anyone attacks."""
 
 _OWN = {"attack", "estimator", "seed"}
 
@@ -25,24 +29,19 @@ class Arm(msgspec.Struct, frozen=True):
 
     key: str
     setting: str
-    """What else tells it from other arms of the page, in words; "" if nothing does."""
+    """What else distinguishes it from other arms of the page; "" if nothing does."""
     attack: str
-    attack_kind: str
-    """"" without an attack."""
+    attacked: bool
+    """Whether malicious clients are known to attack."""
     estimator: str
-    estimator_name: str
+    estimator_kind: str
     """The estimator without its parameters."""
     look: Look
     runs: tuple[RecordedRun, ...]
 
-    @property
-    def attacked(self) -> bool:
-        """Whether anybody attacked."""
-        return bool(self.attack_kind)
-
 
 def arms(runs: Sequence[RecordedRun]) -> list[Arm]:
-    """Put runs that differ in the seed alone together, without an attack first."""
+    """Group runs that differ in the seed alone, those without an attack first."""
     settings = _settings(runs)
     attacks = _labels([(settings[i], _attack(run), _parameters(run, "attack")) for i, run in enumerate(runs)])
     estimators = _labels(
@@ -57,9 +56,9 @@ def arms(runs: Sequence[RecordedRun]) -> list[Arm]:
             key=" | ".join(labels),
             setting=labels[0],
             attack=labels[1],
-            attack_kind=_kind(runs[members[0]], "attack"),
+            attacked=runs[members[0]].header.attacked,
             estimator=labels[2],
-            estimator_name=_name(runs[members[0]]),
+            estimator_kind=runs[members[0]].header.estimator.full_kind,
             look=looks[labels[2]],
             runs=tuple(runs[i] for i in members),
         )
@@ -68,45 +67,41 @@ def arms(runs: Sequence[RecordedRun]) -> list[Arm]:
     return sorted(found, key=_order)
 
 
-def _order(arm: Arm) -> tuple[str, int, int]:
-    """Put no attack first, and the rest in the order of the lists of names; equals stay as they came."""
-    attack = list(ATTACKS).index(arm.attack_kind) if arm.attack_kind in ATTACKS else len(ATTACKS)
-    outer = arm.estimator_name.split(" + ")[0]
-    rule = list(ESTIMATORS).index(outer) if outer in ESTIMATORS else len(ESTIMATORS)
-    return arm.setting, attack if arm.attacked else -1, rule
+def _order(arm: Arm) -> tuple[str, bool, str, str, bool, str]:
+    """Put no attack first, then attacks and estimators by family and name; equals stay as they came."""
+    attack, estimator = arm.runs[0].header.attack, arm.runs[0].header.estimator
+    family, title = ("", "") if attack is None else (attack.family, attack.title)
+    return arm.setting, arm.attacked, family, title, estimator.inner is not None, estimator.family
 
 
 def _settings(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return, for each run, what differs among the runs beside attack, estimator and seed."""
+    """Return, for each run, what differs among the runs besides attack, estimator and seed."""
     rest = [flat(_others(run.header.settings)) for run in runs]
     differing = _differing(rest)
     return [
         ", ".join(
-            _said(path, one.get(path, "default")) for path in differing if path in one or not _of_a_kind(path, one)
+            _stated(path, one.get(path, "default")) for path in differing if path in one or not _of_a_kind(path, one)
         )
         for one in rest
     ]
 
 
 def _of_a_kind(path: str, settings: Mapping[str, str]) -> bool:
-    """Say whether the settings name a kind of which a path is no setting: k of fixed shards is not worth a word."""
+    """Return whether the settings name a kind that has no such setting: fixed shards have no k."""
     table = path.rpartition(".")[0]
     return any(f"{table}.{word}" in settings for word in ("kind", "type"))
 
 
 def _others(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what has a place of its own.
-
-    In records of before there was noise there was none, and attacks began at once before they could begin later.
-    """
+    """Leave out what has a place of its own; the first records did not state noise or when attacks begin."""
     noise = settings.get("dp")
-    told = noise.get("noise_multiplier", "unknown") if isinstance(noise, Mapping) else "none"
+    multiplier = noise.get("noise_multiplier", "unknown") if isinstance(noise, Mapping) else "none"
     rest = {key: value for key, value in settings.items() if key not in {*_OWN, "dp"}}
-    return {"attack_from": 0} | rest | {"noise": told}
+    return {"attack_from": 0} | rest | {"noise": multiplier}
 
 
-def _said(path: str, value: str) -> str:
-    """Write a setting: a kind says what it is, a number needs its name."""
+def _stated(path: str, value: str) -> str:
+    """Write a setting: a kind speaks for itself, a number needs its name."""
     name, _, last = path.rpartition(".")
     if last in {"kind", "type"}:
         return value
@@ -120,29 +115,31 @@ def _labels(found: list[tuple[Hashable, str, dict[str, str]]]) -> list[str]:
     places: defaultdict[tuple[Hashable, str], list[dict[str, str]]] = defaultdict(list)
     for place, title, parameters in found:
         places[place, title].append(parameters)
-    telling: defaultdict[str, list[str]] = defaultdict(list)
+    distinctive: defaultdict[str, list[str]] = defaultdict(list)
     for (_, title), several in places.items():
-        telling[title] += [path for path in _differing(several) if path not in telling[title]]
+        distinctive[title] += [path for path in _differing(several) if path not in distinctive[title]]
     labels = []
     for _, title, parameters in found:
-        said = [f"{path} {parameters[path]}" for path in telling[title] if path in parameters]
-        labels.append(f"{title} ({', '.join(said)})" if said else title)
+        stated = [f"{path} {parameters[path]}" for path in distinctive[title] if path in parameters]
+        labels.append(f"{title} ({', '.join(stated)})" if stated else title)
     return labels
 
 
 def _attack(run: RecordedRun) -> str:
-    kind = _kind(run, "attack")
-    return _own_label(run, "attack") or attack_title(kind) if kind else NO_ATTACK
+    if run.header.source == "deployment":
+        return UNKNOWN_ATTACK
+    plugin = run.header.attack
+    return NO_ATTACK if plugin is None else _own_label(run, "attack", plugin) or plugin.full_title
 
 
 def _estimator(run: RecordedRun) -> str:
-    return _own_label(run, "estimator") or estimator_title(_name(run))
+    return _own_label(run, "estimator", run.header.estimator) or run.header.estimator.full_title
 
 
-def _own_label(run: RecordedRun, setting: str) -> str:
+def _own_label(run: RecordedRun, setting: str, plugin: Plugin) -> str:
     """Return the label that the experiment's author gave; one made up from the kind does not count."""
     label = run.header.arm.get(setting, "")
-    return "" if label.partition("(")[0] in {_kind(run, setting), "none"} else label
+    return "" if label.partition("(")[0] in {plugin.kind, "none"} else label
 
 
 def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
@@ -151,42 +148,22 @@ def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _looks(runs: Sequence[RecordedRun], labels: Sequence[str]) -> dict[str, Look]:
-    """Give each estimator a look of its own; parameter sets of one share its color where they can.
-
-    Rules by themselves come before rules around others, so that they look as everywhere else.
-    """
-    by_name: defaultdict[str, set[str]] = defaultdict(set)
-    for run, label in zip(runs, labels, strict=True):
-        by_name[_name(run)].add(label)
-    found: dict[str, Look] = {}
-    for name in sorted(by_name, key=lambda name: (name.count(" + "), name)):
-        for variant, label in enumerate(sorted(by_name[name])):
-            found[label] = apart(look(name, variant), found.values())
-    return found
-
-
-def _table(run: RecordedRun, setting: str) -> Mapping[str, Any]:
-    found = run.header.settings.get(setting)
-    return found if isinstance(found, Mapping) else {"kind": found} if isinstance(found, str) else {}
-
-
-def _kind(run: RecordedRun, setting: str) -> str:
-    kind = str(_table(run, setting).get("kind") or "")
-    return kind or ("an attack" if run.header.attacked and setting == "attack" else "")
-
-
-def _name(run: RecordedRun) -> str:
-    """Return the estimator's kind; with an inner rule, both."""
-    table = _table(run, "estimator")
-    parts = [str(table.get("kind") or "unknown")]
-    while isinstance(table := table.get("inner") or {}, Mapping) and table:
-        parts.append(str(table.get("kind")))
-    return " + ".join(parts)
+    return assign_looks({label: run.header.estimator for run, label in zip(runs, labels, strict=True)})
 
 
 def _parameters(run: RecordedRun, setting: str) -> dict[str, str]:
-    return {path: value for path, value in flat(_table(run, setting)).items() if not _is_kind(path)}
+    table = run.header.settings.get(setting)
+    found = flat(table) if isinstance(table, Mapping) else {}
+    return {path: value for path, value in found.items() if path.rpartition(".")[2] != "kind" and value != "None"}
 
 
-def _is_kind(path: str) -> bool:
-    return path.rpartition(".")[2] == "kind"
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Flatten tables to dotted paths, and values to short text."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{path}.")
+        else:
+            found[path] = f"{value:g}" if isinstance(value, float) else str(value)
+    return found

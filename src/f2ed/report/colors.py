@@ -1,18 +1,20 @@
-"""One look per estimator, the same on the page and in figures (colors: Okabe and Ito, safe for the color-blind).
+"""One look per estimator of a page, the same in plots and figures (colors: Okabe and Ito, safe for the color-blind).
 
-A look is a color and a dash, so that lines also differ in print and for those who see few colors. Known names have
-theirs by this table; any other name has one that depends on the name alone, unless it is taken. Yellow is left out (it
-vanishes on white), and black became a gray that shows on dark pages too.
+A look is a color and a dash, so that lines also differ in print and for those who see few colors. Every family of
+estimators has a color, which its first member takes; further members take colors that no family needs, and when these
+run out they share the family's and differ in the dash. Yellow is left out (it vanishes on white), and black became a
+gray that shows on dark pages too.
 """
 
-from collections.abc import Container
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
-from zlib import crc32
 
-__all__ = ["Look", "apart", "look"]
+from f2ed.records import Plugin
 
-BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GREY = (
+__all__ = ["COLORS", "DASHES", "Look", "assign_looks"]
+
+BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GRAY = (
     "#0072B2",
     "#D55E00",
     "#009E73",
@@ -21,7 +23,7 @@ BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#CC79A7",
     "#808080",
 )
-COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GREY)
+COLORS = (GRAY, GREEN, VERMILLION, PURPLE, BLUE, ORANGE, SKY)
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -32,47 +34,34 @@ class Look(NamedTuple):
     dash: str
 
 
-_KNOWN = {
-    "filter-l2": Look(BLUE, "solid"),
-    "mean": Look(GREY, "solid"),
-    "krum": Look(VERMILLION, "solid"),
-    "trimmed-mean": Look(GREEN, "solid"),
-    "bulyan": Look(PURPLE, "solid"),
-    "median": Look(SKY, "solid"),
-    "geometric-median": Look(ORANGE, "solid"),
-    "no-regret": Look(BLUE, "dash"),
-    "multi-krum": Look(VERMILLION, "dash"),
-    "mea-med": Look(GREEN, "dash"),
-    "mda": Look(PURPLE, "dash"),
-    "centered-clipping": Look(ORANGE, "dash"),
-    "smea": Look(SKY, "dash"),
-    "clipping": Look(GREY, "dash"),
-    "sections": Look(BLUE, "dot"),
-    "dnc": Look(VERMILLION, "dot"),
-    "mo-nna": Look(GREEN, "dot"),
-    "nnm": Look(PURPLE, "dot"),
-    "bucketing": Look(ORANGE, "dot"),
-    "arc": Look(GREY, "dot"),
-}
+def assign_looks(estimators: Mapping[str, Plugin]) -> dict[str, Look]:
+    """Return a look for each label; labels of one estimator with different parameters share its color if they can.
 
-
-def look(name: str, variant: int = 0) -> Look:
-    """Return the look of an estimator; variants of one (other parameters) share its color and differ in the dash.
-
-    `outer + inner` is a rule around another: it has the outer one's color, and a dash by the inner one.
+    Estimators come before those that wrap another. When all looks are taken, they are shared.
     """
-    outer, _, inner = name.partition(" + ")
-    if outer in _KNOWN:
-        found = _KNOWN[outer]
+    order = sorted(estimators, key=lambda label: (*_place(estimators[label]), label))
+    families = list(dict.fromkeys(estimators[label].family for label in order))
+    base = {family: COLORS[index % len(COLORS)] for index, family in enumerate(families)}
+    found: dict[str, Look] = {}
+    for label in order:
+        plugin = estimators[label]
+        same = [look.color for other, look in found.items() if estimators[other].full_kind == plugin.full_kind]
+        wanted = _wanted(same, base, plugin.family, {look.color for look in found.values()})
+        found[label] = next((look for look in wanted if look not in found.values()), Look(base[plugin.family], "solid"))
+    return found
+
+
+def _place(plugin: Plugin) -> tuple[bool, str, str]:
+    return plugin.inner is not None, plugin.family, plugin.full_kind
+
+
+def _wanted(same: list[str], base: Mapping[str, str], family: str, used: set[str]) -> Iterator[Look]:
+    """Yield looks from the most to the least suitable."""
+    if same:
+        yield from (Look(same[0], dash) for dash in DASHES)
+    elif base[family] not in used:
+        yield Look(base[family], "solid")
     else:
-        number = crc32(outer.encode())
-        found = Look(COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
-    within = list(_KNOWN).index(inner) if inner in _KNOWN else crc32(inner.encode())
-    return Look(found.color, DASHES[(DASHES.index(found.dash) + within + variant) % len(DASHES)])
-
-
-def apart(wanted: Look, taken: Container[Look]) -> Look:
-    """Return the look that is wanted, or one that is not taken: first of its color, then of the next ones."""
-    color, dash = COLOURS.index(wanted.color), DASHES.index(wanted.dash)
-    every = product(COLOURS[color:] + COLOURS[:color], DASHES[dash:] + DASHES[:dash])
-    return next((each for each in map(Look._make, every) if each not in taken), wanted)
+        yield from (Look(color, "solid") for color in COLORS if color not in {*base.values(), *used})
+    first = COLORS.index(base[family])
+    yield from (Look(color, dash) for color, dash in product(COLORS[first:] + COLORS[:first], DASHES))

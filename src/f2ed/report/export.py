@@ -10,8 +10,8 @@ from typing import Any
 from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.records import RoundRecord
 from f2ed.records.intake import RecordedRun
-from f2ed.report.arms import arms
-from f2ed.report.labels import STAGES, flat
+from f2ed.report.arms import arms, flat
+from f2ed.report.payload import STAGES
 
 __all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
 

@@ -1,4 +1,4 @@
-"""What the page is given: one value that becomes JSON, with numbers no longer than an eye can tell apart."""
+"""The data of the page: one value that becomes JSON, with numbers rounded to what can be seen."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
@@ -8,13 +8,22 @@ import msgspec
 
 from f2ed.records import RoundRecord, text
 from f2ed.records.intake import Problem, RecordedRun
-from f2ed.report.arms import Arm, arms
-from f2ed.report.crowd import audits, dealt, pictures, privacy
+from f2ed.report.arms import Arm, arms, flat
 from f2ed.report.curves import Curve, accuracy, curve, success
-from f2ed.report.labels import STAGES, flat
-from f2ed.report.verdict import judge, verdict
+from f2ed.report.privacy import audits, pictures, privacy
+from f2ed.report.verdict import grade_arm, page_verdict
 
-__all__ = ["SHOWN_ROUNDS", "payload"]
+__all__ = ["SHOWN_ROUNDS", "STAGES", "payload"]
+
+STAGES = {
+    "train": "training",
+    "attack": "attack",
+    "protect": "masking",
+    "exchange": "clients and network",
+    "sum": "secure sum",
+    "estimate": "robust mean",
+    "evaluate": "evaluation",
+}
 
 SHOWN_ROUNDS = 500
 """A page shows at most about so many rounds of a run; of longer runs every second, fourth, … one."""
@@ -24,7 +33,7 @@ def payload(runs: Sequence[RecordedRun], problems: Sequence[Problem]) -> dict[st
     """Return everything that the page shows; the page itself computes nothing but sums of what it draws."""
     every = arms(runs)
     return {
-        "verdict": msgspec.to_builtins(verdict(every)),
+        "verdict": msgspec.to_builtins(page_verdict(every)),
         "problems": msgspec.to_builtins(list(problems)),
         "stages": STAGES,
         "arms": {arm.key: {"order": order} | _arm(arm, every) for order, arm in enumerate(every)},
@@ -50,7 +59,7 @@ def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
         "accuracy": _curve(reached),
         "success": _curve(wanted),
         "end": {"accuracy": _end(reached), "success": _end(wanted)},
-        "judgment": msgspec.to_builtins(judge(arm, every)),
+        "grade": msgspec.to_builtins(grade_arm(arm, every)),
         "seconds": {stage: _short(_mean(getattr(r.seconds, stage) for r in _records(arm))) for stage in STAGES},
         "bytes_up": round(_mean(record.bytes_up for record in _records(arm))),
         "bytes_down": round(_mean(record.bytes_down for record in _records(arm))),
@@ -97,21 +106,25 @@ def _run(run: RecordedRun, arm: Arm) -> dict[str, Any]:
         "versions": header.versions,
         "settings": flat(header.settings),
         "notes": text.notes(header),
-        "promise": text.summary(header),
+        "guarantee_text": text.summary(header),
         "forecast": text.forecast(header),
         "dimension": header.dimension,
         "clients": header.clients,
-        "malicious": header.malicious,
+        "malicious": header.malicious or (),
         "rows": len(header.shards) or max((len(record.weights or ()) for record in rounds), default=0),
         "members": [len(shard) for shard in header.shards],
         "mode": header.mode,
-        "dealt": dealt(header.settings),
+        "schedule": text.schedule(header.settings),
+        "source": header.source,
         "crowd": run.crowd,
         "guarantee": _plain(header.guarantee),
         "audits": [_plain(audit) for audit in run.audits],
         "columns": _columns(rounds),
         "weights": [None if record.weights is None else _shorts(record.weights, 3) for record in rounds],
-        "contaminated": [record.contaminated for record in rounds],
+        "contaminated": [record.contaminated or () for record in rounds],
+        "knows_attackers": any(record.contaminated is not None for record in rounds),
+        "skipped": [record.skipped for record in rounds],
+        "dropped": [len(record.dropped) for record in rounds],
         "excluded": [{str(shard): why for shard, why in record.excluded.items()} for record in rounds],
         "seconds": {stage: [_short(getattr(record.seconds, stage), 3) for record in rounds] for stage in STAGES},
     }
@@ -133,17 +146,10 @@ def _columns(rounds: Sequence[RoundRecord]) -> dict[str, list[Any]]:
     )
     found: dict[str, list[Any]] = {name: [getattr(record, name) for record in rounds] for name in counts}
     found |= {name: _shorts([getattr(record, name) for record in rounds], 5) for name in numbers}
-    for name in ("rank", "exposed", "crowd"):
+    for name in ("rank", "exposed"):
         found[name] = [None if record.leak is None else getattr(record.leak, name) for record in rounds]
-    found["on_contaminated"] = _shorts([_misplaced(record) for record in rounds])
+    found["contaminated_weight"] = _shorts([record.contaminated_weight for record in rounds])
     return found
-
-
-def _misplaced(record: RoundRecord) -> float | None:
-    """Return the weight that fell on shards with an attacker; a shard that has no weight counts as none."""
-    if record.weights is None:
-        return None
-    return record.contaminated_weight
 
 
 def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +161,7 @@ def _shorts(values: Iterable[float | None], digits: int = 4) -> list[float | Non
 
 
 def _short(value: float | None, digits: int = 4) -> float | None:
-    """Round to so many digits, whole numbers as such; what is not finite is None, as JSON has no word for it."""
+    """Round to so many digits, whole numbers to integers; what is not finite is None, as JSON cannot express it."""
     if value is None or not isfinite(value):
         return None
     short = float(f"{value:.{digits}g}")

@@ -1,34 +1,24 @@
-"""The verdict on top of the page: which estimator held against what, on the mean over seeds, and what was promised."""
+"""The verdict at the top of the page: which estimator held against what, on the mean over seeds, and what applied."""
 
 from collections.abc import Iterator, Sequence
 from typing import final
 
 import msgspec
 
-from f2ed.records.text import (
-    LEVELS,
-    Level,
-    Remark,
-    by_promise,
-    ending,
-    graded,
-    percent,
-    plural,
-    privacy,
-    promise,
-    unfinished,
-)
+from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, unfinished, upkeep
+from f2ed.records.grading import GRADES, Grade, grade
+from f2ed.records.text import ending, percent, plural
 from f2ed.report.arms import Arm
 from f2ed.report.curves import Curve, accuracy, curve, success
 
-__all__ = ["Judgment", "Verdict", "judge", "verdict"]
+__all__ = ["ArmGrade", "PageVerdict", "grade_arm", "page_verdict"]
 
 
 @final
-class Judgment(msgspec.Struct, frozen=True):
+class ArmGrade(msgspec.Struct, frozen=True):
     """How one attacked arm ended."""
 
-    level: Level
+    level: Grade
     text: str
     accuracy: float | None
     lost: float | None
@@ -37,49 +27,52 @@ class Judgment(msgspec.Struct, frozen=True):
 
 
 @final
-class Verdict(msgspec.Struct, frozen=True):
-    """What stands on top of the page."""
+class PageVerdict(msgspec.Struct, frozen=True):
+    """The top of the page."""
 
-    level: Level
+    level: Grade
     headline: str
-    points: tuple[Remark, ...]
+    points: tuple[Finding, ...]
 
 
-def judge(arm: Arm, every: Sequence[Arm]) -> Judgment | None:
-    """Judge an attacked arm against the arms without an attack; None if nobody attacked, or no round is over."""
+def grade_arm(arm: Arm, every: Sequence[Arm]) -> ArmGrade | None:
+    """Grade an attacked arm against the arms without an attack; None if nobody attacked, or no round is over."""
     reached, wanted = curve(arm.runs, accuracy), curve(arm.runs, success)
     if not arm.attacked or (reached is None and wanted is None):
         return None
     end = max(each.last for each in (reached, wanted) if each is not None)
     now = None if reached is None else reached.at(end)
     hit = None if wanted is None else wanted.at(end)
-    calm, whose = _calm(arm, every)
-    lost = _lost(reached, calm)
-    return Judgment(graded(lost, hit), ending(now, lost, hit, whose), now, lost, hit)
+    benign, whose = _benign(arm, every)
+    lost = _lost(reached, benign)
+    return ArmGrade(grade(lost, hit), ending(now, lost, hit, whose), now, lost, hit)
 
 
-def verdict(every: Sequence[Arm]) -> Verdict:
+def page_verdict(every: Sequence[Arm]) -> PageVerdict:
     """Sum up all arms."""
-    attacked = [(arm, found) for arm in every if (found := judge(arm, every)) is not None]
+    graded = [(arm, found) for arm in every if (found := grade_arm(arm, every)) is not None]
     runs = [run for arm in every for run in arm.runs]
-    points = [*_attacked(attacked), *_held(attacked), *_promises(attacked), *privacy(runs), *unfinished(runs)]
-    return Verdict(*_headline(attacked, every), tuple(points))
+    deployed = [run for run in runs if run.header.source == "deployment"]
+    points = [*_attacks(graded), *_estimators(graded), *_guarantees(graded)]
+    points += [guarantee(several, ()) for several in by_guarantee(deployed)]
+    points += [*privacy(runs), *upkeep(deployed), *unfinished(runs)]
+    return PageVerdict(*_headline(graded, every), tuple(points))
 
 
-def _lost(reached: Curve | None, calm: Curve | None) -> float | None:
-    """Compare at the last round that both have: a run under way is measured by where the other one was by then."""
-    if reached is None or calm is None:
+def _lost(reached: Curve | None, benign: Curve | None) -> float | None:
+    """Compare at the last round that both have: a run in progress is compared with the other at the same round."""
+    if reached is None or benign is None:
         return None
-    moment = min(reached.last, calm.last)
-    now, before = reached.at(moment), calm.at(moment)
+    moment = min(reached.last, benign.last)
+    now, before = reached.at(moment), benign.at(moment)
     return None if now is None or before is None else before - now
 
 
-def _calm(arm: Arm, every: Sequence[Arm]) -> tuple[Curve | None, str]:
-    """Return the accuracy of the same without an attack; failing that, the best that anyone reached, and who."""
+def _benign(arm: Arm, every: Sequence[Arm]) -> tuple[Curve | None, str]:
+    """Return the accuracy of the same without an attack; failing that, the best of any estimator, and which."""
     others = [other for other in every if not other.attacked and _comparable(other, arm)]
     same = [other for other in others if other.estimator == arm.estimator] or [
-        other for other in others if other.estimator_name == arm.estimator_name
+        other for other in others if other.estimator_kind == arm.estimator_kind
     ]
     curves = [(found, other) for other in same or others if (found := curve(other.runs, accuracy)) is not None]
     if not curves:
@@ -89,7 +82,7 @@ def _calm(arm: Arm, every: Sequence[Arm]) -> tuple[Curve | None, str]:
 
 
 def _comparable(one: Arm, other: Arm) -> bool:
-    """Say whether two arms have the same setting, but for the number of clients that attack in only one of them."""
+    """Return whether two arms have the same setting, except the number of clients that attack in only one of them."""
     ours, theirs = one.runs[0].header.settings, other.runs[0].header.settings
     return all(
         ours.get(key) == theirs.get(key)
@@ -97,76 +90,80 @@ def _comparable(one: Arm, other: Arm) -> bool:
     )
 
 
-Judged = list[tuple[Arm, Judgment]]
+Graded = list[tuple[Arm, ArmGrade]]
 
 
-def _attacked(judged: Judged) -> Iterator[Remark]:
-    if not judged:
+def _attacks(graded: Graded) -> Iterator[Finding]:
+    if not graded:
         return
-    names = list(dict.fromkeys(arm.attack for arm, _ in judged))
-    counts = sorted({(len(run.header.malicious or ()), run.header.clients) for arm, _ in judged for run in arm.runs})
-    who = " or ".join(f"{bad} of {n} clients" for bad, n in counts if n) or "Some clients"
-    yield Remark("note", "What was attacked", f"{who} attacked: {', '.join(names)}.")
+    names = list(dict.fromkeys(arm.attack for arm, _ in graded))
+    counts = sorted({(len(run.header.malicious or ()), run.header.clients) for arm, _ in graded for run in arm.runs})
+    who = " or ".join(f"{bad} of {n} clients" for bad, n in counts if n) or "some clients"
+    yield Finding("note", "Attacks", f"{who} attack: {', '.join(names)}.")
 
 
-def _held(judged: Judged) -> Iterator[Remark]:
-    """Say of each estimator what it withstood; the worst case is what counts."""
-    for name in dict.fromkeys(arm.estimator for arm, _ in judged):
-        own = [(arm, found) for arm, found in judged if arm.estimator == name and found.level != "unknown"]
+def _estimators(graded: Graded) -> Iterator[Finding]:
+    """Yield for each estimator what it held against; the worst case is what counts."""
+    for name in dict.fromkeys(arm.estimator for arm, _ in graded):
+        own = [(arm, found) for arm, found in graded if arm.estimator == name and found.level != "unknown"]
         if not own:
-            text = "not judged: there is no run without an attack to compare with, and no targeted attack."
-            yield Remark("unknown", name, text)
+            text = "not graded: there is no run without an attack to compare with, and no targeted attack."
+            yield Finding("unknown", name, text)
             continue
-        worst, why = max(own, key=lambda pair: (LEVELS.index(pair[1].level), _damage(pair[1])))
+        worst, why = max(own, key=lambda pair: (GRADES.index(pair[1].level), _damage(pair[1])))
         held = [arm for arm, found in own if found.level == "held"]
         broken = [arm for arm, found in own if found.level == "broken"]
-        start = f"held against {len(held)} of {plural(len(own), 'attack')}" if len(own) > 1 else _once(why.level)
+        start = f"held against {len(held)} of {plural(len(own), 'attack')}" if len(own) > 1 else why.level
         broke = f", broken by {len(broken)}" if broken and len(own) > 1 else ""
         where = f"{worst.attack}{f' ({worst.setting})' if worst.setting else ''}"
-        yield Remark(why.level, name, f"{start}{broke}. Worst case, {where}: {why.text}.")
+        yield Finding(why.level, name, f"{start}{broke}. Worst case, {where}: {why.text}.")
 
 
-def _once(level: Level) -> str:
-    return {"held": "held", "dented": "dented", "broken": "broken", "unknown": "not judged"}[level]
-
-
-def _damage(found: Judgment) -> float:
+def _damage(found: ArmGrade) -> float:
     return max(found.lost or 0.0, found.success or 0.0)
 
 
-def _promises(judged: Judged) -> Iterator[Remark]:
-    """Say which guarantee the numbers give, and what came of it."""
-    broken = [(arm, found) for arm, found in judged if found.level == "broken" and arm.estimator_name == "filter-l2"]
-    for several in by_promise([run for arm, _ in judged for run in arm.runs]):
+def _guarantees(graded: Graded) -> Iterator[Finding]:
+    """Yield which guarantee applied, and whether it failed."""
+    broken = [(arm, found) for arm, found in graded if found.level == "broken" and arm.estimator_kind == "filter-l2"]
+    for several in by_guarantee([run for arm, _ in graded for run in arm.runs]):
         files = {run.file for run in several}
-        yield promise(several, [arm.attack for arm, _ in broken if arm.runs[0].file in files])
+        yield guarantee(several, [arm.attack for arm, _ in broken if arm.runs[0].file in files])
 
 
-def _headline(judged: Judged, every: Sequence[Arm]) -> tuple[Level, str]:
+def _headline(graded: Graded, every: Sequence[Arm]) -> tuple[Grade, str]:
     if not every:
         return "unknown", "There is no run to show yet."
-    known = [(arm, found) for arm, found in judged if found.level != "unknown"]
-    if not judged:
-        best = max((found.at(found.last) or 0.0 for arm in every if (found := curve(arm.runs, accuracy))), default=None)
-        reached = "" if best is None else f" The best accuracy is {percent(best)}."
-        return "unknown", f"Nobody attacked.{reached}"
+    if not graded:
+        return "unknown", _without_attack(every)
+    known = [(arm, found) for arm, found in graded if found.level != "unknown"]
     if not known:
-        return "unknown", "Clients attacked, but there is no run without an attack to judge them by."
+        return "unknown", "Clients attacked, but there is no run without an attack to compare with."
     names = list(dict.fromkeys(arm.estimator for arm, _ in known))
     of = {name: [found.level for arm, found in known if arm.estimator == name] for name in names}
     safe = [name for name in names if all(level == "held" for level in of[name])]
     lost = [name for name in names if "broken" in of[name]]
     fallen = f"; {_listed(lost)} {'was' if len(lost) == 1 else 'were'} broken" if lost else ""
     if safe:
-        # Who met fewer attacks is not praised for all of them; the points say against which it held.
+        # An estimator that faced fewer attacks is not praised for all of them; the points name those it held against.
         most = max(len(of[name]) for name in safe)
         safe = [name for name in safe if len(of[name]) == most]
         against = {1: f"the attack ({known[0][0].attack})", 2: "both attacks"}.get(most, f"all {most} attacks")
         return "held", f"{_listed(safe)} held against {against}{fallen}."
     if len(lost) < len(names):
-        bent = [name for name in names if name not in lost]
-        return "dented", f"No estimator held against every attack; {_listed(bent)} lost something{fallen}."
+        rest = [name for name in names if name not in lost]
+        return "degraded", f"No estimator held against every attack; {_listed(rest)} lost some accuracy{fallen}."
     return "broken", f"Every estimator was broken by some attack: {_listed(lost)}."
+
+
+def _without_attack(every: Sequence[Arm]) -> str:
+    runs = [run for arm in every for run in arm.runs]
+    if all(run.header.source == "deployment" for run in runs):
+        rounds = sum(run.seen for run in runs)
+        skipped = sum(record.skipped is not None for run in runs for record in run.rounds)
+        return f"Deployment: {plural(rounds, 'round')}, {skipped or 'none'} skipped."
+    ends = [found.at(found.last) or 0.0 for arm in every if (found := curve(arm.runs, accuracy)) is not None]
+    return f"Nobody attacked.{f' The best accuracy is {percent(max(ends))}.' if ends else ''}"
 
 
 def _listed(names: Sequence[str]) -> str:

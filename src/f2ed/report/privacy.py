@@ -1,28 +1,31 @@
-"""The privacy side of the page: among how many an update was hidden, what all rounds gave away, what was recovered."""
+"""The privacy tables of the page: the crowd of each update, what all rounds together reveal, what audits recovered."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from f2ed.records.intake import RecordedRun
 from f2ed.records.text import percent, schedule
-from f2ed.report.arms import Arm
-from f2ed.report.labels import flat
+from f2ed.report.arms import Arm, flat
 
-__all__ = ["audits", "dealt", "pictures", "privacy"]
+__all__ = ["audits", "pictures", "privacy"]
 
 _SECRECY = {
     "none": "none: no shards, every update is seen",
-    "clear": "none: added in the clear",
-    "unknown": "the records do not say",
+    "clear": "none: summed without masks",
+    "unknown": "not recorded",
 }
 _UNKNOWN = "—"
-_SCHEDULES = {
-    "": "once",
-    "fixed": "once",
-    "every-round": "anew in every round",
-    "every-k-rounds": "anew every {k} rounds",
-    "batches": "whole batches of {size}, anew every {k} rounds",
-}
+_COLUMNS = (
+    "setting",
+    "secrecy",
+    "crowd",
+    "honest_crowd",
+    "surrounded",
+    "schedule",
+    "determined",
+    "forecast",
+    "dp_epsilon",
+)
 
 
 def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
@@ -32,18 +35,7 @@ def privacy(every: Sequence[Arm]) -> list[dict[str, Any]]:
         for run in arm.runs:
             row = (arm.setting, *_row(run))
             grouped[row] = grouped.get(row, 0) + 1
-    names = (
-        "setting",
-        "secrecy",
-        "crowd",
-        "helped",
-        "surrounded",
-        "schedule",
-        "determined",
-        "forecast",
-        "epsilon",
-    )
-    return [dict(zip(names, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
+    return [dict(zip(_COLUMNS, row, strict=True)) | {"runs": count} for row, count in grouped.items()]
 
 
 def audits(runs: Sequence[RecordedRun]) -> dict[str, Any] | None:
@@ -67,32 +59,24 @@ def _known(audit: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in audit.items() if value is not None}
 
 
-def dealt(settings: dict[str, Any]) -> str:
-    """Say when the shards were dealt."""
-    kind, table = schedule(settings), settings.get("schedule")
-    numbers = {"k": "?", "size": "?"} | (table if isinstance(table, dict) else {})
-    return _SCHEDULES.get(kind, kind).format(**numbers).replace("every 1 rounds", "every round")
-
-
 def _row(run: RecordedRun) -> tuple[str, ...]:
     header = run.header
-    masked = header.mode not in _SECRECY
-    promise = header.guarantee if masked else {}
-    surrounded = promise.get("chance_surrounded")
+    stated = {} if header.mode in _SECRECY else header.guarantee
+    surrounded = stated.get("chance_surrounded")
     return (
         _SECRECY.get(header.mode, f"masked, {header.mode}"),
         str(run.crowd or _UNKNOWN),
-        str(promise.get("honest_crowd", _UNKNOWN)),
+        str(stated.get("honest_crowd", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
-        _UNKNOWN if header.mode == "none" else dealt(header.settings),
+        _UNKNOWN if header.mode == "none" else schedule(header.settings),
         _determined(run),
         _UNKNOWN if header.forecast is None else f"cosine {header.forecast.cosine:.2f}",
-        _epsilon(run),
+        _dp_epsilon(run),
     )
 
 
 def _determined(run: RecordedRun) -> str:
-    """Say what the sums of all rounds together determine, as the leak meter read it last."""
+    """Return what the sums of all rounds together determine, by the last reading of the leak meter."""
     last = run.rounds[-1].leak if run.rounds else None
     if last is None:
         return _UNKNOWN
@@ -101,10 +85,10 @@ def _determined(run: RecordedRun) -> str:
     return f"{last.exposed} of {run.header.clients}, first after {last.first} rounds"
 
 
-def _epsilon(run: RecordedRun) -> str:
-    """Say what differential privacy the client that has lost most is left with; infinite without noise."""
-    told = run.rounds[-1].max_dp_epsilon if run.rounds else None
-    return "∞: no noise" if told is None else f"{told:.3g}"
+def _dp_epsilon(run: RecordedRun) -> str:
+    """Return the epsilon of the client that has spent most; infinite without noise."""
+    spent = run.rounds[-1].max_dp_epsilon if run.rounds else None
+    return "∞: no noise" if spent is None else f"{spent:.3g}"
 
 
 def _chance(found: float) -> str:
