@@ -1,26 +1,21 @@
 """Which runs belong together, and how they look."""
 
-from itertools import combinations
 from typing import get_args
 
 from f2ed.attacks import AnyAttack
 from f2ed.estimators import AnyEstimator
+from f2ed.records import NoiseRecord, Plugin
+from f2ed.records.findings import privacy as privacy_findings
 from f2ed.records.intake import RecordedRun
-from f2ed.records.text import privacy as remarks_on_privacy
 from f2ed.report.arms import arms
-from f2ed.report.colors import COLOURS, DASHES, Look, apart, look
-from f2ed.report.crowd import privacy
-from f2ed.report.labels import ATTACKS, ESTIMATORS
+from f2ed.report.colors import COLORS, DASHES, Look, assign_looks
+from f2ed.report.privacy import privacy
 from tests.report.report_runs import header, record
 
 
 def run(**settings):
     head = header(**settings)
     return RecordedRun(head.name, head, (record(head, 0),))
-
-
-def tags(union):
-    return {kind.__struct_config__.tag for kind in get_args(union)}
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_arm():
@@ -49,8 +44,8 @@ def test_the_round_in_which_an_attack_begins_is_a_setting_and_in_older_records_i
 
 def test_the_privacy_table_tells_the_epsilon_of_who_lost_most():
     noisy = header(dp={"noise_multiplier": 0.1, "delta": 1e-5})
-    told = RecordedRun("noisy", noisy, (record(noisy, 0, epsilon=(3.25, 9.5)),))
-    assert [row["epsilon"] for row in privacy(arms([run(), told]))] == ["9.5", "∞: no noise"]
+    told = RecordedRun("noisy", noisy, (record(noisy, 0, dp_epsilon={0: 3.25, 7: 9.5}),))
+    assert [row["dp_epsilon"] for row in privacy(arms([run(), told]))] == ["9.5", "∞: no noise"]
 
 
 def test_what_else_differs_is_the_setting():
@@ -87,54 +82,58 @@ def test_a_kind_is_not_asked_for_settings_of_another_kind():
     assert sorted(arm.setting for arm in found) == ["batches, k 1, size 2", "every-k-rounds, k 5", "fixed"]
 
 
-def test_an_older_header_without_settings_is_still_an_arm():
-    (arm,) = arms([RecordedRun("old", header(settings={}), ())])
-    assert (arm.attack, arm.estimator) == ("an attack", "unknown")
+def test_a_deployment_does_not_claim_that_nobody_attacks():
+    (arm,) = arms([run(attack="none", source="deployment")])
+    assert (arm.attack, arm.attacked) == ("deployment", False)
 
 
-def test_every_estimator_and_attack_has_a_name():
-    assert set(ESTIMATORS) == tags(AnyEstimator)
-    assert set(ATTACKS) == tags(AnyAttack)
+def plugin(kind, family="", inner=None):
+    return Plugin(kind=kind, title=kind, family=family, inner=inner)
 
 
-def test_every_estimator_has_a_look_of_its_own():
-    looks = {name: look(name) for name in tags(AnyEstimator)}
-    assert not [(a, b) for a, b in combinations(looks, 2) if looks[a] == looks[b]]
+def test_every_registered_plugin_brings_its_title_family_and_paper():
+    for kind in (*get_args(AnyEstimator), *get_args(AnyAttack)):
+        assert kind.title
+        assert kind.family
+        assert kind.paper
 
 
-def test_the_look_of_an_unknown_estimator_depends_on_its_name_alone():
-    assert look("my-own-rule") == look("my-own-rule")
-    assert look("my-own-rule").dash in DASHES
+def test_the_first_of_each_family_has_the_family_s_color_and_no_two_look_alike():
+    rules = {
+        kind.__struct_config__.tag: plugin(kind.__struct_config__.tag, kind.family) for kind in get_args(AnyEstimator)
+    }
+    looks = assign_looks(rules)
+    assert len(set(looks.values())) == len(rules)
+    families = {rule.family for rule in rules.values()}
+    first = {family: min(name for name, rule in rules.items() if rule.family == family) for family in families}
+    assert len({looks[name].color for name in first.values()}) == len(families)
+    assert {looks[name].dash for name in first.values()} == {"solid"}
+
+
+def test_few_estimators_have_colors_of_their_own_even_within_a_family():
+    looks = assign_looks({name: plugin(name, "distance-based") for name in ("krum", "bulyan", "multi-krum")})
+    assert len({look.color for look in looks.values()}) == 3
 
 
 def test_the_papers_two_bulyans_can_be_told_apart():
-    assert look("bulyan + krum") != look("bulyan + trimmed-mean")
-
-
-def test_no_two_rules_of_a_page_look_alike_and_plain_ones_look_as_everywhere():
-    inner = [{"kind": "filter-l2"}, {"kind": "krum"}, {"kind": "trimmed-mean"}, {"kind": "median"}]
-    rules = [{"kind": kind, "inner": rule} for kind in ("bulyan", "nnm", "bucketing") for rule in inner]
-    found = arms([run(estimator=rule) for rule in (*rules, *inner, {"kind": "filter-l2", "sigma": 1.0})])
-    assert len({arm.look for arm in found}) == len(rules) + len(inner) + 1
-    plain = {arm.estimator_name: arm.look for arm in found if arm.estimator_name in {"krum", "median", "trimmed-mean"}}
-    assert plain == {name: look(name) for name in plain}
+    bulyans = {inner: plugin("bulyan", "distance-based", plugin(inner)) for inner in ("krum", "trimmed-mean")}
+    assert len(set(assign_looks(bulyans).values())) == 2
 
 
 def test_when_all_looks_are_taken_one_is_shared():
-    every = {Look(color, dash) for color in COLOURS for dash in DASHES}
-    assert apart(look("krum"), every) == look("krum")
-    assert apart(look("krum"), every - {look("median")}) == look("median")
+    looks = assign_looks({str(number): plugin(str(number)) for number in range(40)})
+    assert set(looks.values()) == {Look(color, dash) for color in COLORS for dash in DASHES}
 
 
-def test_the_verdict_tells_epsilon_and_whether_it_is_a_promise():
-    noise = {"multiplier": 2.0, "delta": 1e-5}
-    for told, wanted in ((3.25, "held"), ((12.5, 40.0), "note")):
-        head = header(dp=noise)
-        (remark,) = [
+def test_the_verdict_states_epsilon_and_whether_it_is_meaningful():
+    noise = NoiseRecord(noise_multiplier=2.0, delta=1e-5, clip_norm=1.0, shard=0.1, shard_norm=2.0)
+    for told, wanted in ((3.25, "held"), ({0: 12.5, 1: 40.0}, "note")):
+        head = header(noise=noise)
+        (finding,) = [
             each
-            for each in remarks_on_privacy([run(), RecordedRun("noisy", head, (record(head, 0, epsilon=told),))])
+            for each in privacy_findings([run(), RecordedRun("noisy", head, (record(head, 0, dp_epsilon=told),))])
             if each.about == "Differential privacy"
         ]
-        assert remark.level == wanted
-        assert remark.text.startswith(f"epsilon is at most {told if wanted == 'held' else 40} at delta 1e-05")
-    assert all(each.about != "Differential privacy" for each in remarks_on_privacy([run()]))
+        assert finding.level == wanted
+        assert finding.text.startswith(f"epsilon is at most {told if wanted == 'held' else 40} at delta 1e-05")
+    assert all(each.about != "Differential privacy" for each in privacy_findings([run()]))

@@ -1,4 +1,4 @@
-"""Look at runs: a page (live or in one file), figures for papers, and exports. Reads records and nothing else."""
+"""Reports from records alone: a page (live or in one file), figures for papers, and exports."""
 
 from f2ed.report.page import PageSummary, write_page
 

@@ -13,7 +13,7 @@ __all__ = ["Point", "draw_against"]
 class Point(NamedTuple):
     """Where the runs with one value of the setting ended: the mean over the seeds, the lowest and the highest.
 
-    A hollow point is one that nobody could expect to be good.
+    A hollow point is one where no guarantee is possible.
     """
 
     value: float

@@ -40,14 +40,14 @@ def accuracy(record: RoundRecord) -> float | None:
 
 
 def success(record: RoundRecord) -> float | None:
-    """Return how far a targeted attack has got, over inputs whose true label is another."""
+    """Return the success rate of a targeted attack, over inputs whose true label is not the target."""
     return record.success
 
 
 def curve(runs: Sequence[RecordedRun], read: Read) -> Curve | None:
-    """Follow a number over the rounds of runs that differ in their seed alone; None where no round has it.
+    """Return a number over the rounds of runs that differ in the seed alone; None where no round has it.
 
-    A seed that is still running, or of which other rounds were kept, is left out where it has none.
+    A seed that is still running, or of which other rounds were kept, is left out of rounds that it lacks.
     """
     found: dict[int, list[float]] = {}
     for run in runs:

@@ -1,6 +1,6 @@
 """Figures for papers: one panel per attack with all estimators, as in the figures of Wang et al. 2021.
 
-A panel shows the accuracy, or for a targeted attack how often it succeeds. Each setting that differs (data, shards …)
+A panel shows the accuracy, or for a targeted attack its success rate. Each setting that differs (data, shards …)
 is a figure of its own. Colors and dashes are those of the page.
 """
 

@@ -1,7 +1,7 @@
-"""Follow record files as they grow, and keep what changed apart from what did not.
+"""Follow record files as they grow, and track which parts of the page changed.
 
-What is kept is bounded: of each run some hundreds of rounds, and of the page one state with the number of the change
-that last touched each part. Whoever looks gets the parts that are newer than those it has.
+Memory is bounded: a few hundred rounds of each run, and one state of the page with the number of the change that last
+touched each part. A viewer gets the parts that are newer than its own.
 """
 
 import time
@@ -35,7 +35,7 @@ class Folder:
         self._files: dict[str, _Growing] = {}
 
     def look(self) -> bool:
-        """Take in what was appended, begun, rewritten or deleted; say whether there was anything."""
+        """Take in what was appended, created, rewritten or deleted; return whether there was anything."""
         found = self._found()
         gone = self._files.keys() - found.keys()
         for name in gone:
@@ -60,7 +60,7 @@ class Folder:
 
 @final
 class _Growing:
-    """One file; if it was begun anew, so is what was read of it."""
+    """One file; if it is replaced, it is read again from the start."""
 
     def __init__(self, name: str, path: Path) -> None:
         self._name, self._path = name, path
@@ -107,7 +107,7 @@ class _Growing:
         return True
 
     def _settle(self) -> bool:
-        """Say once that nothing was written for a while: only then is a line without its end one that was cut off."""
+        """Return True once, when the file rests: only then does a line without its end count as cut off."""
         if self._settled or time.monotonic() - self._since < _SETTLED:
             return False
         self._settled = True
@@ -122,11 +122,11 @@ class _Growing:
 
 @final
 class Board:
-    """The page's data in parts, each with the number of the change that made it what it is."""
+    """The page's data in parts, each with the number of its last change."""
 
     def __init__(self) -> None:
         self.name = uuid4().hex[:8]
-        """Another board counts differently: a page that comes from one needs everything anew."""
+        """Another board counts differently: a page that was connected to it needs everything again."""
         self.change = 0
         self.data: dict[str, Any] = payload([], [])
         self._parts: dict[tuple[str, str], tuple[int, bytes]] = {}
@@ -134,7 +134,7 @@ class Board:
 
     @property
     def mark(self) -> str:
-        """What a page is told to say when it asks for what is new."""
+        """The state that a page has, to be sent back when it asks for updates."""
         return f"{self.name}.{self.change}"
 
     def update(self, runs: list[RecordedRun], problems: list[Problem]) -> None:
@@ -151,7 +151,7 @@ class Board:
                 self._parts[place] = (self.change, content)
 
     def since(self, mark: str) -> bytes:
-        """Return what changed since a mark, as JSON; everything if the mark is from another board or none at all."""
+        """Return what changed since a mark, as JSON; everything if the mark is unknown."""
         name, _, number = mark.partition(".")
         known = int(number) if name == self.name and number.isdecimal() else -1
         patch: dict[str, Any] = {
@@ -159,7 +159,7 @@ class Board:
             "runs": {},
             "html": {},
             "gone": {"arms": [], "runs": []},
-            "anew": known < 0,
+            "reset": known < 0,
         }
         for (kind, key), (change, content) in self._parts.items():
             if change > known:

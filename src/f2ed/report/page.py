@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, not even a network."""
+"""The page: a single HTML file that works without a network."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ import msgspec
 
 from f2ed.core.errors import MissingExtra
 from f2ed.core.files import write_atomic
+from f2ed.records import grading
 from f2ed.records.intake import Problem
 from f2ed.records.reader import read_runs
 from f2ed.report.payload import SHOWN_ROUNDS, payload
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["FRAGMENTS", "PageSummary", "fragments", "render", "write_page"]
 
 FRAGMENTS = ("verdict", "problems", "privacy", "runs")
-"""The parts of the page that are HTML made here, and that a live page is sent anew."""
+"""The parts of the page that are rendered here, and sent again to a live page when they change."""
 
 
 class PageSummary(NamedTuple):
-    """What was written where."""
+    """What was written, and where."""
 
     path: Path
     runs: int
@@ -44,7 +45,7 @@ def write_page(paths: Sequence[Path], out: Path, *, title: str = "", about: str 
 
 
 def render(data: Mapping[str, Any], *, title: str, about: str = "", live: str = "") -> str:
-    """Return the page; `live` is where it finds what is new, "" if nothing will be."""
+    """Return the page; `live` is the address of its updates, "" if it is not live."""
     sources = files("f2ed.report") / "page"
     return (
         _templates()
@@ -55,6 +56,7 @@ def render(data: Mapping[str, Any], *, title: str, about: str = "", live: str = 
             live=live,
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             html=fragments(data),
+            grades=_grades(),
             # Inside a script nothing but "<" could end it.
             records=msgspec.json.encode(data).decode().replace("<", "\\u003c"),
             style=(sources / "page.css").read_text(encoding="utf-8"),
@@ -62,6 +64,16 @@ def render(data: Mapping[str, Any], *, title: str, about: str = "", live: str = 
             plotly=_plotly(),
         )
     )
+
+
+def _grades() -> dict[str, str]:
+    limits = {
+        "margin": grading.MARGIN,
+        "lost_much": grading.LOST_MUCH,
+        "success_little": grading.SUCCESS_LITTLE,
+        "success_much": grading.SUCCESS_MUCH,
+    }
+    return {name: f"{100 * limit:g}" for name, limit in limits.items()}
 
 
 def fragments(data: Mapping[str, Any]) -> dict[str, str]:

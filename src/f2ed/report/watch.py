@@ -1,4 +1,4 @@
-"""The page, live: a small server on this machine that sends what runs add to their records."""
+"""The live page: a small local server that sends what runs add to their records."""
 
 import errno
 import sys
@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 _LOOK = 0.25
 _PACE = 0.5
 _REST = 9
-"""After an update the watcher rests so many times as long as it took: training needs the processor more."""
+"""After an update the watcher pauses this many times as long as it took: training needs the processor more."""
 _STILL_THERE = 10.0
 _MOST_STREAMS = 32
 
@@ -36,7 +36,7 @@ def serve(folder: Path, port: int = 0, *, host: str = LOOPBACK) -> Iterator[str]
     try:
         server = _Server((host, port), _Handler)
     except OverflowError:
-        raise ConfigError(f"port {port} is none; choose from 1 to 65535, or 0 for any that is free") from None
+        raise ConfigError(f"invalid port {port}; choose from 1 to 65535, or 0 for any free port") from None
     except OSError as error:
         raise ConfigError(_cannot_listen(error, host, port)) from None
     server.watched = _Watched(folder)
@@ -56,9 +56,9 @@ def serve(folder: Path, port: int = 0, *, host: str = LOOPBACK) -> Iterator[str]
 
 def _cannot_listen(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use by another program; choose another with --port, or any free one with --port 0"
+        return f"port {port} is in use by another program; choose another with --port, or a free one with --port 0"
     if error.errno == errno.EACCES:
-        return f"port {port} may not be used without special rights; choose one from 1024 up with --port"
+        return f"port {port} needs special privileges; choose one from 1024 up with --port"
     return f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another with --host or --port"
 
 
@@ -82,19 +82,19 @@ class _Watched:
             pause = max(_PACE, _REST * (time.monotonic() - began)) if self._look() else _LOOK
 
     def stop(self) -> None:
-        """Let go of everyone who waits."""
+        """Release every waiting thread."""
         self._ended.set()
         with self._news:
             self._news.notify_all()
 
     def page(self) -> str:
-        """Return the page as of now; it knows from where on it needs news."""
+        """Return the current page, which knows its own state."""
         with self._news:
             data, mark = self._board.data, self._board.mark
         return render(data, title=self.title, live=f"events?since={quote(mark)}")
 
     def news(self, mark: str) -> tuple[str, bytes] | None:
-        """Wait for what is newer than a mark; after some time, or at the end, there is none."""
+        """Wait for what is newer than a mark; None after some time, or at the end."""
         with self._news:
             if mark == self._board.mark and not self._ended.is_set():
                 self._news.wait(_STILL_THERE)
@@ -125,7 +125,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a page that was closed while it was being sent something."""
+        """Ignore pages that were closed while being sent something."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -135,10 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "f2ed"
 
     def do_GET(self) -> None:
-        """Answer with the page, or with the stream of what is new."""
+        """Answer with the page, or with the stream of updates."""
         wanted = urlsplit(self.path)
         if self.server.local and not self._from_here():
-            self._answer(HTTPStatus.FORBIDDEN, "This page is for this machine alone; ask for 127.0.0.1.")
+            self._answer(HTTPStatus.FORBIDDEN, "This page is served to this machine only; open it at 127.0.0.1.")
         elif wanted.path == "/":
             self._answer(HTTPStatus.OK, self.server.watched.page(), "text/html")
         elif wanted.path == "/events":
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "There is only the page at /.")
 
     def _from_here(self) -> bool:
-        """Say whether the page was asked for by a local name: a foreign site's name may be made to point here."""
+        """Return whether the page was requested by a local name: a foreign name may resolve to this machine."""
         return urlsplit(f"//{self.headers.get('Host', '')}").hostname in {LOOPBACK, "localhost", "::1"}
 
     def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
@@ -163,14 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, mark: str) -> None:
         if not self.server.streams.acquire(blocking=False):
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST_STREAMS} pages are watching already; close some.")
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST_STREAMS} pages are connected already; close some.")
             return
         try:
             self._head(HTTPStatus.OK, "text/event-stream")
             while not self.server.watched.ended:
                 news = self.server.watched.news(mark)
                 if news is None:
-                    # A line that says nothing finds out whether the page is still there.
+                    # A comment line shows whether the page is still connected.
                     self.wfile.write(b":\n\n")
                 else:
                     mark, content = news

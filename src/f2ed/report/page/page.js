@@ -190,7 +190,7 @@
 
   function matrix() {
     const measure = state.measure;
-    const settings = distinct(shown().map((arm) => arm.setting));
+    const settings = distinct(shown().filter((arm) => arm.end[measure] != null || arm.attacked).map((arm) => arm.setting));
     show("matrix", settings.map((setting) => {
       const members = shown().filter((arm) => arm.setting === setting);
       const estimators = distinct(members.map((arm) => arm.estimator));
@@ -203,7 +203,7 @@
         return known.sort(better)[0]?.attack;
       });
       const z = attacks.map((attack) => estimators.map((estimator) => value(attack, estimator)));
-      const told = estimators.map((name, i) => worst[i] && `${name}: ${percent(value(worst[i], name))} under ${worst[i]}`).filter(Boolean);
+      const worstCases = estimators.map((name, i) => worst[i] && `${name}: ${percent(value(worst[i], name))} under ${worst[i]}`).filter(Boolean);
       const text = attacks.map((attack) => estimators.map((estimator, i) => {
         const found = value(attack, estimator);
         return found == null ? "" : `${percent(found)}${worst[i] === attack ? " ▼" : ""}`;
@@ -212,7 +212,7 @@
       return {
         key: setting || "all",
         title: [setting, measure === "accuracy" ? "Final accuracy" : "Final attack success"].filter(Boolean).join(" · "),
-        caption: told.length ? `Worst cases: ${told.join("; ")}.` : measure === "accuracy" ? "" : "No run here has a targeted attack.",
+        caption: worstCases.length ? `Worst cases: ${worstCases.join("; ")}.` : measure === "accuracy" ? "" : "No run here has a targeted attack.",
         draw: () => ({
           data: [{
             type: "heatmap", x: estimators, y: attacks, z, text, texttemplate: "%{text}", zmin: 0, zmax: 1, xgap: 2, ygap: 2,
@@ -234,33 +234,60 @@
     const known = run.weights.some((weights) => weights);
     const numbers = Array.from({ length: run.rows }, (_, i) => i);
     const held = run.contaminated.map((list) => new Set(list));
-    const spoilt = numbers.map((shard) => held.some((set) => set.has(shard)));
+    const contaminated = numbers.map((shard) => held.some((set) => set.has(shard)));
     const noun = run.mode === "none" ? "client" : "shard";
-    const name = (shard) => `${narrow() ? "" : `${noun} `}${shard}${spoilt[shard] ? " ✗" : ""}`;
-    // 1 is an equal say: a weight counts against what each open row would have if all were believed alike.
-    const say = numbers.map((shard) => run.weights.map((weights, t) => {
+    const name = (shard) => `${narrow() ? "" : `${noun} `}${shard}${contaminated[shard] ? " ✗" : ""}`;
+    // 1 is an equal weight: relative to what each open row would have if all had the same.
+    const relative = numbers.map((shard) => run.weights.map((weights, t) => {
       if (!weights || run.excluded[t][shard] !== undefined) return null;
       return +(weights[shard] * (run.rows - Object.keys(run.excluded[t]).length)).toFixed(3);
     }));
     const hover = numbers.map((shard) => rounds.map((round, t) => `${noun} ${shard}, round ${round}: ${run.excluded[t][shard] ?? (run.weights[t] ? `weight ${run.weights[t][shard]}` : "")}${held[t].has(shard) ? ", holds an attacker" : ""}`));
     const crosses = numbers.flatMap((shard) => rounds.map((round, t) => [round, name(shard), held[t].has(shard)])).filter(([, , bad]) => bad);
-    const last = run.columns.on_contaminated.at(-1);
+    const last = run.columns.contaminated_weight.at(-1);
     const share = held.length ? held.at(-1).size / Math.max(1, run.rows) : 0;
-    const caption = !known ? "This rule chooses anew in every coordinate of the model, so no row has one weight that could be shown."
-      : held.at(-1)?.size ? `In the last round ${percent(share)} of the ${noun}s held an attacker; they had ${percent(last)} of the say.` : `No ${noun} held an attacker in the last round.`;
+    const caption = !known ? "This estimator chooses per coordinate, so no row has a single weight to show."
+      : held.at(-1)?.size ? `In the last round ${percent(share)} of the ${noun}s held an attacker; the weight on contaminated ${noun}s was ${percent(last)}.` : run.knows_attackers ? `No ${noun} held an attacker in the last round.` : rejected(run);
     show("shards", [{
       key: "view", title: run.title, caption,
       draw: known && (() => ({
         data: [
-          { type: "heatmap", x: rounds, y: numbers.map(name), z: say, customdata: hover, hovertemplate: "%{customdata}<extra></extra>", zmin: 0, zmax: 2,
+          { type: "heatmap", x: rounds, y: numbers.map(name), z: relative, customdata: hover, hovertemplate: "%{customdata}<extra></extra>", zmin: 0, zmax: 2,
             colorscale: [[0, "#D55E00"], [0.25, "#E9A26B"], [0.5, css("--even")], [1, "#0072B2"]], xgap: rounds.length > 80 ? 0 : 1, ygap: 1,
-            colorbar: { tickvals: [0, 1, 2], ticktext: ["no say", "equal", "double"], thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1, yanchor: "bottom", thickness: 10 } : {}) } },
+            colorbar: { tickvals: [0, 1, 2], ticktext: ["rejected", "equal", "double"], thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1, yanchor: "bottom", thickness: 10 } : {}) } },
           ...(crosses.length && crosses.length <= 1500 ? [{ type: "scatter", mode: "markers", x: crosses.map((each) => each[0]), y: crosses.map((each) => each[1]), marker: { symbol: "x-thin", size: 7, line: { width: 1.4, color: css("--fg") } }, hoverinfo: "skip" }] : []),
         ],
         layout: { height: Math.max(240, 70 + run.rows * Math.max(8, Math.min(18, 520 / run.rows))), xaxis: { ...roundAxis, rangemode: "normal", range: [rounds[0] - run.every / 2, rounds.at(-1) + run.every / 2], showgrid: false, zeroline: false }, yaxis: { type: "category", range: [run.rows - 0.5, -0.5], showgrid: false, tickfont: { size: run.rows > 40 ? 8 : 10 } } },
       })),
-      table: () => ({ caption: `Weights, ${run.title}`, columns: ["rounds completed", `${noun}s with an attacker`, "weight on those", "without a say", ...numbers.map((shard) => `${noun} ${shard}`)],
-        rows: rounds.map((round, t) => [round, [...held[t]].join(" "), run.columns.on_contaminated[t], Object.entries(run.excluded[t]).map(([shard, why]) => `${shard}: ${why}`).join("; "), ...numbers.map((shard) => run.weights[t]?.[shard] ?? null)]) }),
+      table: () => ({ caption: `Weights, ${run.title}`, columns: ["rounds completed", `${noun}s with an attacker`, "weight on those", "did not take part", ...numbers.map((shard) => `${noun} ${shard}`)],
+        rows: rounds.map((round, t) => [round, [...held[t]].join(" "), run.columns.contaminated_weight[t], Object.entries(run.excluded[t]).map(([shard, why]) => `${shard}: ${why}`).join("; "), ...numbers.map((shard) => run.weights[t]?.[shard] ?? null)]) }),
+    }]);
+  }
+
+  function rejected(run) {
+    const none = run.weights.at(-1)?.map((weight, shard) => (weight === 0 && run.excluded.at(-1)[shard] === undefined ? shard : null)).filter((shard) => shard != null) ?? [];
+    return none.length ? `Rejected in the last round: ${none.join(", ")}. A deployment cannot know who attacks.` : "No shard was rejected in the last round. A deployment cannot know who attacks.";
+  }
+
+  // Who took part, round by round; worth a look in deployments, and where clients dropped out or rounds were skipped.
+  function participation() {
+    const run = records.runs[state.run];
+    const eventful = run && (run.source === "deployment" || run.dropped.some(Boolean) || run.skipped.some(Boolean));
+    if (!eventful) return show("participation", []);
+    const rounds = done(run.columns.round);
+    const skipped = run.skipped.map((why, t) => (why ? t : null)).filter((t) => t != null);
+    const opened = run.excluded.map((closed) => run.rows - Object.keys(closed).length);
+    const line = (name, y, k) => ({ x: rounds, y, name, mode: "lines+markers", marker: { symbol: SYMBOLS[k], size: 5, color: MARKS[k] }, line: { color: MARKS[k] }, hovertemplate: "%{y} in round %{x}<extra>%{fullData.name}</extra>" });
+    show("participation", [{
+      key: "view", title: run.title,
+      caption: skipped.length ? `${skipped.length} of ${rounds.length} rounds were skipped; the last because: ${run.skipped[skipped.at(-1)]}.` : "No round was skipped.",
+      draw: () => ({
+        data: [line("shards opened", opened, 0), line("smallest crowd", run.columns.crowd, 2), line("clients dropped", run.dropped, 1),
+          { x: skipped.map((t) => rounds[t]), y: skipped.map(() => 0), name: "skipped", mode: "markers", marker: { symbol: "x", size: 10, color: "#D55E00" }, customdata: skipped.map((t) => run.skipped[t]), hovertemplate: "round %{x} skipped: %{customdata}<extra></extra>" }],
+        layout: { height: 300, showlegend: true, legend: { orientation: "h", y: -0.3 }, xaxis: roundAxis, yaxis: { rangemode: "tozero" } },
+      }),
+      table: () => ({ caption: `Participation, ${run.title}`, columns: ["rounds completed", "shards opened", "smallest crowd", "clients dropped", "skipped because", "closed shards"],
+        rows: rounds.map((round, t) => [round, opened[t], run.columns.crowd[t], run.dropped[t], run.skipped[t] ?? "", Object.entries(run.excluded[t]).map(([shard, why]) => `${shard}: ${why}`).join("; ")]) }),
     }]);
   }
 
@@ -273,23 +300,23 @@
     const { round, eigenvalue, iterations, stopped, step } = run.columns;
     const rounds = done(round);
     const known = eigenvalue.some((value) => value != null);
-    const reasons = distinct(stopped.map((text) => text || "not said"));
+    const reasons = distinct(stopped.map((text) => text || "not recorded"));
     const positive = eigenvalue.filter((value) => value > 0);
     const wide = positive.length && Math.max(...positive) > 100 * Math.min(...positive);
-    const counts = reasons.map((reason) => `${reason} (${stopped.filter((text) => (text || "not said") === reason).length} rounds)`);
+    const counts = reasons.map((reason) => `${reason} (${stopped.filter((text) => (text || "not recorded") === reason).length} rounds)`);
     show("filter", [{
       key: "view", title: run.title,
       caption: known ? `Why it stopped: ${counts.join("; ")}.` : "This estimator has no λ.",
       draw: known && (() => ({
         data: [{ x: rounds, y: eigenvalue, mode: "lines", line: { color: css("--quiet"), width: 1 }, hoverinfo: "skip", showlegend: false },
           ...reasons.map((reason, k) => {
-            const at = rounds.map((_, t) => t).filter((t) => (stopped[t] || "not said") === reason);
+            const at = rounds.map((_, t) => t).filter((t) => (stopped[t] || "not recorded") === reason);
             return { x: at.map((t) => rounds[t]), y: at.map((t) => eigenvalue[t]), customdata: at.map((t) => iterations[t]), name: reason, mode: "markers",
               marker: { symbol: SYMBOLS[k % 6], color: MARKS[k % 6], size: rounds.length > 100 ? 4 : 7 }, hovertemplate: "round %{x}: λ %{y:.3g}, %{customdata} steps<extra>%{fullData.name}</extra>" };
           })],
         layout: { height: 300, showlegend: true, legend: { orientation: "h", y: -0.3 }, xaxis: roundAxis, yaxis: { title: { text: "λ", standoff: 6 }, type: wide ? "log" : "linear", rangemode: "tozero", exponentformat: "power" } },
       })),
-      table: () => ({ caption: `Rounds, ${run.title}`, columns: ["rounds completed", "λ", "steps", "stopped because", "length of the step", ...Object.keys(run.columns).filter((name) => !["round", "eigenvalue", "iterations", "stopped", "step"].includes(name))],
+      table: () => ({ caption: `Rounds, ${run.title}`, columns: ["rounds completed", "λ", "steps", "stopped because", "norm of the step", ...Object.keys(run.columns).filter((name) => !["round", "eigenvalue", "iterations", "stopped", "step"].includes(name))],
         rows: rounds.map((each, t) => [each, eigenvalue[t], iterations[t], stopped[t], step[t], ...Object.entries(run.columns).filter(([name]) => !["round", "eigenvalue", "iterations", "stopped", "step"].includes(name)).map(([, column]) => column[t])]) }),
     }]);
   }
@@ -312,7 +339,7 @@
     const size = (value) => (value >= 1e6 ? `${(value / 1e6).toFixed(1)} MB` : value >= 1e3 ? `${(value / 1e3).toFixed(0)} kB` : `${value} B`);
     const total = (i) => stages.reduce((sum, stage) => sum + stage.seconds[i], 0);
     show("cost", !names.length ? [] : [
-      { key: "seconds", title: "Seconds per round, by stage", caption: stages.length ? `In all: ${names.slice(0, 6).map((name, i) => `${name} ${total(i).toPrecision(2)} s`).join(", ")}${names.length > 6 ? ", …" : ""}.` : "The records hold no times.",
+      { key: "seconds", title: "Seconds per round, by stage", caption: stages.length ? `Total: ${names.slice(0, 6).map((name, i) => `${name} ${total(i).toPrecision(2)} s`).join(", ")}${names.length > 6 ? ", …" : ""}.` : "The records hold no times.",
         draw: stages.length && (() => ({ data: stages.map(({ title, seconds }, k) => ({ ...bars, x: seconds, name: title, marker: { color: MARKS[k] }, hovertemplate: "%{fullData.name}: %{x:.3g} s<extra>%{y}</extra>" })), layout: { ...layout, xaxis: { title: { text: "seconds" } } } })),
         table: () => ({ caption: "Seconds per round, by stage", columns: ["estimator", ...stages.map(({ title }) => title), "total"], rows: names.map((name, i) => [name, ...stages.map(({ seconds }) => seconds[i]), total(i)]) }) },
       { key: "bytes", title: "Bytes per client and round", caption: up.some(Boolean) ? `Sent by a client: ${distinct(up.map(size)).join(", ")}; received: ${distinct(down.map(size)).join(", ")}.` : "Nothing was sent through the protocol.",
@@ -321,11 +348,11 @@
     ]);
   }
 
-  // The meter depends on who was dealt where, not on what was learnt: one line for each way to deal, of its first run.
+  // The leak meter depends on the assignment to shards, not on what was learned: one line per schedule, of its first run.
   function meter() {
     const read = shown().flatMap((arm) => arm.runs).map((file) => records.runs[file]).filter((run) => run.columns.rank.some((value) => value != null));
     const several = distinct(read.map((run) => `${run.clients}/${run.rows}`)).length > 1;
-    const way = (run) => `dealt ${run.dealt}${several ? `, ${run.clients} clients in ${run.rows} shards` : ""}${+run.settings.dropout ? `, ${100 * run.settings.dropout} % drop out, ${run.mode}` : ""}`;
+    const way = (run) => `${run.schedule}${several ? `, ${run.clients} clients in ${run.rows} shards` : ""}${+run.settings.client_dropout ? `, ${100 * run.settings.client_dropout} % dropout, ${run.mode}` : ""}`;
     const lines = [...Map.groupBy(read, way)].map(([label, [run]]) => [label, run]);
     const panel = (name, title) => ({
       key: name, title,
@@ -337,7 +364,7 @@
       table: () => ({ caption: title, columns: ["setting", "rounds completed", title], rows: lines.flatMap(([label, run]) => run.columns.round.map((round, t) => [label, round + 1, run.columns[name][t]])) }),
     });
     show("meter", !lines.length ? [] : [
-      panel("exposed", "Clients that the sums determine"),
+      panel("exposed", "Clients determined by the sums"),
       panel("rank", "Independent equations"),
     ]);
   }
@@ -418,11 +445,11 @@
     choices("estimators", (arm) => arm.estimator, (arm) => [swatch(arm)]);
     choices("attacks", (arm) => arm.attack, () => []);
     const visible = shown().flatMap((arm) => arm.runs);
-    // What is most worth a look: FilterL2 or whatever shows weights, under an attack.
+    // Preselect what is most worth a look: a run with weights and an eigenvalue, under an attack.
     if (!visible.includes(state.run)) state.run = [...visible].sort((a, b) => interest(b) - interest(a))[0] || "";
     options(byId("run"), visible.map((file) => [file, records.runs[file].title]), state.run);
     byId("one").hidden = !visible.length;
-    for (const id of ["shards", "filter"]) for (const link of document.querySelectorAll(`nav a[href="#${id}"]`)) link.hidden = !visible.length;
+    for (const id of ["shards", "filter", "participation"]) for (const link of document.querySelectorAll(`nav a[href="#${id}"]`)) link.hidden = !visible.length;
     const targeted = arms().some((arm) => arm.success);
     byId("measure").parentElement.hidden = !targeted;
     const most = Math.max(0, ...shown().map((arm) => arm.runs.length));
@@ -440,13 +467,14 @@
     const details = byId("settings");
     details.hidden = !run;
     if (!run || !details.open) return;
-    const rows = [["file", state.run], ["promise", run.promise], ...run.notes.map((note) => ["note", note]), ["coordinates", run.dimension], ["malicious clients", run.malicious.join(" ")], ...Object.entries(run.settings)];
+    const rows = [["file", state.run], ["guarantee", run.guarantee_text], ...run.notes.map((note) => ["note", note]), ["coordinates", run.dimension], ...(run.malicious.length ? [["malicious clients", run.malicious.join(" ")]] : []), ...(run.forecast ? [["leak forecast", run.forecast]] : []), ...Object.entries(run.settings)];
     fillDetails(details, { caption: `Settings, ${run.title}`, columns: ["setting", "value"], rows });
   }
 
   function upClose() {
     shards();
     lambda();
+    participation();
     settings();
   }
 
@@ -505,13 +533,13 @@
   const status = byId("live");
   let waiting = null;
 
-  function said(text, kind) {
+  function announce(text, kind) {
     if (status.textContent !== text) status.textContent = text;
     status.className = kind;
   }
 
-  function merge({ arms: changedArms, runs: changedRuns, gone, html, anew }) {
-    if (anew) [records.arms, records.runs] = [{}, {}];
+  function merge({ arms: changedArms, runs: changedRuns, gone, html, reset }) {
+    if (reset) [records.arms, records.runs] = [{}, {}];
     Object.assign(records.arms, changedArms);
     Object.assign(records.runs, changedRuns);
     for (const key of gone.arms) delete records.arms[key];
@@ -533,11 +561,11 @@
   document.addEventListener("visibilitychange", () => !document.hidden && paint());
 
   const source = new EventSource(live);
-  source.addEventListener("open", () => said("live", "on"));
-  source.addEventListener("error", () => said("connection lost; trying again", "off"));
+  source.addEventListener("open", () => announce("live", "on"));
+  source.addEventListener("error", () => announce("connection lost; reconnecting", "off"));
   source.addEventListener("change", (event) => {
     merge(JSON.parse(event.data));
-    said("live", "on");
+    announce("live", "on");
     waiting ??= setTimeout(repaint, 100);
   });
 })();
