@@ -42,7 +42,7 @@ def header(
     fields = {key: more.pop(key) for key in list(more) if key in RunHeader.__struct_fields__}
     if isinstance(estimator, str):
         estimator = {"kind": estimator, "contamination": malicious / shards}
-    promise = guarantee(clients=clients, malicious=malicious, shards=shards)
+    stated = guarantee(clients=clients, malicious=malicious, shards=shards)
     settings = {
         "data": {"kind": "mnist"},
         "clients": clients,
@@ -72,10 +72,22 @@ def header(
         "shards": tuple(tuple(range(first, clients, shards)) for first in range(shards)),
         "mode": "all-or-nothing",
         "crowd": clients // shards,
-        "guarantee": msgspec.to_builtins(promise),
+        "guarantee": msgspec.to_builtins(stated),
         "started": "2026-01-01T12:00:00+00:00",
     }
     return msgspec.convert(plain | fields, RunHeader)
+
+
+def deployed(**more):
+    """Return a header as a deployment writes it: nobody knows who attacks."""
+    head = header(attack="none", **more)
+    return msgspec.structs.replace(head, source="deployment", malicious=None, samples=None, labels=None)
+
+
+def deployed_record(head, number, **more):
+    """Return a round of a deployment, without accuracy."""
+    unknown = {"accuracy": None, "loss": None, "success": None, "contaminated": None}
+    return record(head, number, **(unknown | more))
 
 
 def record(head, number, **more):

@@ -10,7 +10,7 @@ from f2ed.records import LeakForecast, LeakReading, line
 from f2ed.records.reader import read_runs
 from f2ed.report import write_page
 from f2ed.report.payload import payload
-from tests.report.report_runs import demo, header, record, save
+from tests.report.report_runs import demo, deployed, deployed_record, header, record, save
 
 
 def data_of(page):
@@ -68,10 +68,10 @@ def test_a_grid_of_72_runs_of_30_rounds_weighs_less_than_10_mb(tmp_path):
 
 def test_what_records_say_cannot_become_markup(tmp_path):
     evil = "</script><img src=x onerror=alert(1)>"
-    save(tmp_path, header(attack="none", name=evil, device=evil, notes=(evil,), arm={"estimator": evil}), name="evil")
+    save(tmp_path, header(attack="none", name=evil, device=evil, arm={"estimator": evil}), name="evil")
     text = write_page([tmp_path], tmp_path / "p.html", title=evil).path.read_text(encoding="utf-8")
     assert "<img src=x" not in text
-    assert data_of(text)["runs"]["evil.jsonl"]["notes"] == [evil]
+    assert data_of(text)["runs"]["evil.jsonl"]["device"] == evil
 
 
 def test_problems_are_named_on_the_page_and_the_rest_is_shown(tmp_path):
@@ -100,7 +100,7 @@ def test_a_contaminated_shard_that_has_no_weight_breaks_nothing(tmp_path):
     short = record(head, 0, weights=(1.0,), contaminated=(0, 24))
     (tmp_path / "odd.jsonl").write_bytes(line(head) + line(short))
     (run,) = payload(*read_runs([tmp_path]))["runs"].values()
-    assert run["columns"]["on_contaminated"] == [1]
+    assert run["columns"]["contaminated_weight"] == [1]
 
 
 def test_what_an_audit_recovered_is_on_the_page(tmp_path):
@@ -115,11 +115,11 @@ def test_what_an_audit_recovered_is_on_the_page(tmp_path):
 
 def test_a_crowd_is_told_for_each_setting(tmp_path):
     save(tmp_path, header(shards=25))
-    save(tmp_path, header(shards=10, schedule={"type": "every-k-rounds", "k": 5}), name="anew")
+    save(tmp_path, header(shards=10, schedule={"type": "every-k-rounds", "k": 5}), name="resharded")
     save(tmp_path, header(shards=100, mode="none", crowd=1), name="bare")
     rows = {row["crowd"]: row for row in payload(*read_runs([tmp_path]))["privacy"]}
     assert set(rows) == {"4", "10", "1"}
-    assert rows["10"]["schedule"] == "anew every 5 rounds"
+    assert rows["10"]["schedule"] == "resharded every 5 rounds"
     assert rows["1"]["secrecy"] == "none: no shards, every update is seen"
 
 
@@ -129,7 +129,7 @@ PNG = b64encode(b"\x89PNG\r\n and so on").decode()
 
 def metered(folder, readings, **settings):
     head = header(rounds=len(readings), **settings)
-    rounds = [record(head, number, meter=reading) for number, reading in enumerate(readings)]
+    rounds = [record(head, number, leak=reading) for number, reading in enumerate(readings)]
     (folder / f"{head.name}{len(readings)}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
 
 
@@ -139,11 +139,32 @@ def test_what_the_meter_read_is_told_for_each_setting_and_round(tmp_path):
     metered(tmp_path, grown[:1], schedule={"type": "batches", "size": 2, "k": 1})
     found = payload(*read_runs([tmp_path]))
     rows = {row["schedule"]: row for row in found["privacy"]}
-    assert rows["anew in every round"]["determined"] == "97 of 100, first after 2 rounds"
-    assert rows["anew in every round"]["forecast"] == "cosine 0.99"
-    assert rows["whole batches of 2, anew every round"]["determined"] == "no client, no group below 4"
+    assert rows["resharded every round"]["determined"] == "97 of 100, first after 2 rounds"
+    assert rows["resharded every round"]["forecast"] == "cosine 0.99"
+    assert rows["groups of 2, resharded every round"]["determined"] == "no client, no group below 4"
     assert sorted(run["columns"]["exposed"] for run in found["runs"].values()) == [[0], [0, 97]]
-    assert {run["forecast"] for run in found["runs"].values()} == {"All are exposed.", None}
+    (told,) = {run["forecast"] for run in found["runs"].values()} - {None}
+    assert told.startswith("Over 2 rounds the sums determine all 100 clients individually, after 5 rounds;")
+
+
+def test_a_deployment_has_a_page_without_accuracy(tmp_path):
+    head = deployed(rounds=4)
+    reading = LeakReading(rank=25, exposed=0, first=None, crowd=4)
+    rounds = [deployed_record(head, number, leak=reading, dropped={2**63 + 5: "timed out"}) for number in range(2)]
+    rounds.append(deployed_record(head, 2, skipped="only 3 of 25 shards opened", weights=None, crowd=0))
+    (tmp_path / "live.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
+    summary = write_page([tmp_path], tmp_path / "p.html")
+    assert summary.problems == ()
+    assert summary.headline == "Deployment: 3 rounds, 1 skipped."
+    found = data_of(summary.path.read_text(encoding="utf-8"))
+    (run,), (arm,) = found["runs"].values(), found["arms"].values()
+    assert (arm["accuracy"], arm["success"], arm["attack"]) == (None, None, "deployment")
+    assert (run["source"], run["knows_attackers"]) == ("deployment", False)
+    assert (run["skipped"][2], run["dropped"], run["columns"]["crowd"]) == (
+        "only 3 of 25 shards opened",
+        [1, 1, 0],
+        [4, 4, 0],
+    )
 
 
 def test_records_without_a_meter_claim_nothing(tmp_path):

@@ -71,7 +71,7 @@ def test_export_says_how_much_there_is(f2ed, runs, tmp_path):
     ("arguments", "complaint"),
     [
         (["report"], "no runs are named"),
-        (["report", "nowhere"], "nowhere is not there"),
+        (["report", "nowhere"], "nowhere does not exist"),
         (["figures"], "no runs are named"),
         (["export", "runs"], "--to csv"),
         (["watch", "file.jsonl"], "is a file"),

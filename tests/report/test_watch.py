@@ -46,11 +46,11 @@ def test_the_page_and_then_each_round_as_it_is_written(tmp_path):
             assert b"data-live" in answer.read()
         with stream(url) as following:
             _, first = following()
-            assert first["anew"]
+            assert first["reset"]
             assert first["runs"][path.name]["columns"]["round"] == [0, 1]
             append(path, record(head, 2))
             _, second = following()
-            assert not second["anew"]
+            assert not second["reset"]
             assert second["runs"][path.name]["columns"]["round"] == [0, 1, 2]
 
 
@@ -67,11 +67,11 @@ def test_only_what_changed_is_sent(tmp_path):
             assert set(late()[1]["runs"]) == {path.name}
 
 
-def test_a_page_from_another_server_gets_everything_anew(tmp_path):
+def test_a_page_from_another_server_gets_everything_again(tmp_path):
     path = save(tmp_path, header())
     with serve(tmp_path) as url, stream(url, "0123abcd.7") as following:
         _, found = following()
-        assert found["anew"]
+        assert found["reset"]
         assert set(found["runs"]) == {path.name}
 
 

@@ -190,7 +190,8 @@ class Intake:
         record = as_record(found, RoundRecord, {}, self._complain)
         if record is None:
             return
-        if record.accuracy is not None and not isfinite(record.accuracy):
+        measured = record.accuracy is not None and isfinite(record.accuracy)
+        if not measured and run.header.source == "simulation":
             self._complain(f"round {record.round}: the accuracy is not a number; the curve has a gap there", "note")
         run.add(record)
 

@@ -67,11 +67,12 @@ def arms(runs: Sequence[RecordedRun]) -> list[Arm]:
     return sorted(found, key=_order)
 
 
-def _order(arm: Arm) -> tuple[str, bool, str, str, bool, str]:
-    """Put no attack first, then attacks and estimators by family and name; equals stay as they came."""
+def _order(arm: Arm) -> tuple[str, bool, bool, str, str, bool, str]:
+    """Put no attack first, targeted attacks last, then order by family and name; equals stay as they came."""
     attack, estimator = arm.runs[0].header.attack, arm.runs[0].header.estimator
     family, title = ("", "") if attack is None else (attack.family, attack.title)
-    return arm.setting, arm.attacked, family, title, estimator.inner is not None, estimator.family
+    targeted = any(record.success is not None for run in arm.runs for record in run.rounds[-1:])
+    return arm.setting, arm.attacked, targeted, family, title, estimator.inner is not None, estimator.family
 
 
 def _settings(runs: Sequence[RecordedRun]) -> list[str]:

@@ -57,11 +57,12 @@ def _place(plugin: Plugin) -> tuple[bool, str, str]:
 
 def _wanted(same: list[str], base: Mapping[str, str], family: str, used: set[str]) -> Iterator[Look]:
     """Yield looks from the most to the least suitable."""
+    own, spare = base[family], [color for color in COLORS if color not in base.values()]
     if same:
         yield from (Look(same[0], dash) for dash in DASHES)
-    elif base[family] not in used:
-        yield Look(base[family], "solid")
-    else:
-        yield from (Look(color, "solid") for color in COLORS if color not in {*base.values(), *used})
-    first = COLORS.index(base[family])
-    yield from (Look(color, dash) for color, dash in product(COLORS[first:] + COLORS[:first], DASHES))
+    elif own not in used:
+        yield Look(own, "solid")
+    yield from (Look(color, "solid") for color in spare if color not in used)
+    for colors in ([own], spare, COLORS):
+        yield from (Look(color, dash) for dash, color in product(DASHES[1:], colors))
+    yield from (Look(color, "solid") for color in COLORS)

@@ -64,19 +64,19 @@ def test_an_accuracy_that_is_no_number_leaves_a_gap(tmp_path, value):
     path.write_text("\n".join(lines) + "\n")
     run, (problem,) = read_one(path)
     assert len(run.rounds) == 12
-    assert not math.isfinite(run.rounds[3].accuracy)
+    assert not math.isfinite(run.rounds[3].accuracy or math.nan)
     assert "round 3: the accuracy is not a number" in problem.text
 
 
 def test_an_older_header_is_shown_without_what_it_does_not_have(tmp_path):
     path = save(tmp_path, header())
-    edited(path, 0, lambda found: [found.pop(key) for key in ("dimension", "crowd", "mode", "guarantee")])
+    edited(path, 0, lambda found: [found.pop(key) for key in ("clients", "crowd", "mode", "guarantee")])
     run, problems = read_one(path)
     assert len(run.rounds) == 12
     assert run.header.mode == "unknown"
     assert run.header.seed == 0
     named = " ".join(problem.text for problem in problems)
-    assert all(f"has no {key}" in named for key in ("dimension", "crowd", "mode", "guarantee"))
+    assert all(f"has no {key}" in named for key in ("clients", "crowd", "mode", "guarantee"))
 
 
 def test_an_unknown_key_is_named_once_and_passed_over(tmp_path):
@@ -122,12 +122,15 @@ def test_a_file_without_a_header_is_named_and_the_other_runs_are_there(tmp_path,
     assert {problem.file for problem in problems} == {"bad.jsonl"}
 
 
-def test_a_header_of_another_run_in_the_same_file_is_refused(tmp_path):
+def test_a_header_of_another_run_begins_another_run_as_in_archives(tmp_path):
     path = save(tmp_path, header())
     path.write_bytes(path.read_bytes() + line(header(seed=5)))
-    run, (problem,) = read_one(path)
-    assert run.header.seed == 0
-    assert "another run" in problem.text
+    runs, problems = read_runs([path])
+    assert [(run.file, run.header.seed, len(run.rounds)) for run in runs] == [
+        (path.name, 0, 12),
+        (f"{path.name}#2", 5, 0),
+    ]
+    assert problems == []
 
 
 def test_rounds_written_again_by_a_run_that_was_taken_up_count_once(tmp_path):
@@ -155,8 +158,8 @@ def test_a_long_run_is_thinned_to_a_bounded_number_of_rounds_with_the_last_one()
     intake.feed(line(head))
     for number in range(4999):
         intake.feed(line(record(head, number, weights=None)))
-        assert len(intake._rounds) <= 100
-    run = intake.run()
+    (run,) = intake.runs()
+    assert len(intake._runs[0]._rounds) <= 100
     assert run.seen == 4999
     assert run.rounds[-1].round == 4998
     assert all(each.round % run.every == 0 for each in run.rounds[:-1])
@@ -169,12 +172,12 @@ def test_a_line_may_come_in_pieces():
     intake = Intake("slow")
     for at in range(0, len(content), 7):
         intake.feed(content[at : at + 7])
-    assert len(intake.run().rounds) == 2
+    assert len(intake.runs()[0].rounds) == 2
     assert intake.problems() == []
 
 
 def test_files_that_are_not_there_are_refused_by_name(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere is not there"):
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
         read_runs([tmp_path / "nowhere"])
     with pytest.raises(ConfigError, match="no records"):
         read_runs([tmp_path])
@@ -190,6 +193,7 @@ def test_an_older_round_that_does_not_say_its_crowd_has_the_run_s(tmp_path):
     path = save(tmp_path, header())
     for number in range(1, 13):
         edited(path, number, lambda found: found.pop("crowd"))
+    edited(path, 0, lambda found: found.update(format=1, hidden_among=4))
     run, problems = read_one(path)
     assert run.crowd == 4
     assert problems == []
@@ -205,5 +209,5 @@ def test_compressed_files_are_read_like_the_others_and_damaged_ones_named(tmp_pa
     assert (run.file, len(run.rounds)) == ("whole.jsonl.gz", 2)
     assert (problem.file, problem.text) == (
         "damaged.jsonl.gz",
-        "cannot be read: it is no gzip file, or only the beginning of one",
+        "cannot be read: not a compressed file, or only the beginning of one",
     )
