@@ -1,10 +1,10 @@
-"""The error of every estimator against the dimension, under four adversaries: the flat curve is the paper's claim.
+"""The error of every estimator against the dimension, under four adversaries; the paper claims a flat curve.
 
     python benchmarks/dimension.py [--quick] [--json FILE] [--plot FILE]
 
-Honest rows are standard Gaussian. The error is the distance from the mean of the honest rows, divided by that
-mean's own distance from the truth, √(d / honest): 1 means that the attack costs no more than the noise that
-is there anyway. A rule is dimension-free if its error, in these units or in plain distance, does not grow.
+Honest rows are standard Gaussian. The error is the distance from the mean of the honest rows, divided by that mean's
+own distance from the truth, √(d / honest): at 1 the attack costs no more than the sampling noise. A rule is
+dimension-free if its error, in these units or as a plain distance, does not grow.
 """
 
 import argparse
@@ -16,30 +16,30 @@ from timing import table
 
 from f2ed import estimators as e
 
-N, MALICIOUS = 48, 4  # a twelfth, the largest share for which the paper promises anything
-EPSILON = MALICIOUS / N
+N, MALICIOUS = 48, 4  # a twelfth, the largest share for which the theorem holds
+CONTAMINATION = MALICIOUS / N
 
 
 def rules():
     return {
         "Mean": e.Mean(),
         "Median": e.Median(),
-        "TrimmedMean": e.TrimmedMean(EPSILON),
-        "MeaMed": e.MeaMed(EPSILON),
-        "Krum": e.Krum(EPSILON),
-        "MultiKrum": e.MultiKrum(EPSILON),
-        "Bulyan": e.Bulyan(EPSILON),
+        "TrimmedMean": e.TrimmedMean(CONTAMINATION),
+        "MeaMed": e.MeaMed(CONTAMINATION),
+        "Krum": e.Krum(CONTAMINATION),
+        "MultiKrum": e.MultiKrum(CONTAMINATION),
+        "Bulyan": e.Bulyan(CONTAMINATION),
         "GeometricMedian": e.GeometricMedian(),
         "CenteredClipping": e.CenteredClipping(),
-        "NNM + TrimmedMean": e.NNM(EPSILON, e.TrimmedMean(EPSILON)),
-        "MDA": e.MDA(EPSILON),
-        "SMEA": e.SMEA(EPSILON),
-        "MoNNA": e.MoNNA(EPSILON, trusted=N - 1),
-        "DnC": e.DnC(EPSILON),
-        "NoRegret": e.NoRegret(EPSILON),
-        "FilterL2, sigma = 1": e.FilterL2(EPSILON, sigma=1.0),
-        "FilterL2 in sections": e.Sections(e.FilterL2(EPSILON), size=1000),
-        "FilterL2": e.FilterL2(EPSILON),
+        "NNM + TrimmedMean": e.NNM(CONTAMINATION, inner=e.TrimmedMean(CONTAMINATION)),
+        "MDA": e.MDA(CONTAMINATION),
+        "SMEA": e.SMEA(CONTAMINATION),
+        "MoNNA": e.MoNNA(CONTAMINATION, trusted=N - 1),
+        "DnC": e.DnC(CONTAMINATION),
+        "NoRegret": e.NoRegret(CONTAMINATION),
+        "FilterL2, sigma = 1": e.FilterL2(CONTAMINATION, sigma=1.0),
+        "FilterL2 in sections": e.Sections(e.FilterL2(CONTAMINATION), size=1000),
+        "FilterL2": e.FilterL2(CONTAMINATION),
     }
 
 
@@ -50,20 +50,20 @@ def far_shift(X, _honest, rng):
 
 
 def one_deviation(X, _honest, _rng):
-    """One standard deviation in every coordinate: invisible in each, √d long in all."""
+    """One standard deviation in every coordinate: inconspicuous in each, √d long in all."""
     X[:MALICIOUS] += 1
 
 
 def inner_product(X, honest, _rng):
-    """The honest mean, turned round and lengthened to √d: the sum points backwards."""
+    """The negative honest mean, scaled to norm √d: the sum points backwards."""
     X[:MALICIOUS] = -honest / np.linalg.norm(honest) * np.float32(np.sqrt(X.shape[1]))
 
 
 def hidden(X, honest, rng):
-    """All on one point, so near that their share of the variance stays below the honest rows' own.
+    """All at one point, close enough that the variance they add stays below the honest rows' own.
 
-    With m of n rows at distance z the variance along them grows by m/n (1 - m/n) z²; the honest rows' largest
-    is about (1 + √(d / n))². This is the best an attacker can do who knows FilterL2.
+    With m of n rows at distance z the variance along them grows by m/n (1 - m/n) z²; the honest rows' largest is about
+    (1 + √(d / n))². This is the best that an attacker who knows FilterL2 can do.
     """
     share, largest = MALICIOUS / N, (1 + np.sqrt(X.shape[1] / N)) ** 2
     direction = rng.standard_normal(X.shape[1], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The robust means against the limits of the machine and against their peers, as ratios in one run.
+"""The speed of the robust means relative to the limits of the machine and to other libraries, as ratios in one run.
 
     python benchmarks/estimators.py            n = 20, 25, 100 and d = 50k, 300k, 1M, 10M
     python benchmarks/estimators.py --quick    n = 25, d = 50k and 300k
@@ -6,8 +6,8 @@
     python benchmarks/estimators.py --device cuda
 
 The limits: *mean* is the fastest plain mean (reading all rows once); *Gram* one BLAS product X Xᵀ. Peers, where
-installed (`make bench` does it): ByzFL 0.0.11 on NumPy and on torch, Flower's aggregate functions, and FilterL2
-as the paper writes it. A ratio to a peer says how many times faster f2ed is.
+installed (`make bench` does it): ByzFL 0.0.11 on NumPy and on torch, Flower's aggregate functions, and FilterL2 as
+written in the paper. A ratio to a peer is how many times faster f2ed is.
 """
 
 import argparse
@@ -25,29 +25,29 @@ from f2ed import estimators as e
 
 
 def cases(n):
-    """Name our rule, ByzFL's counterpart and Flower's, at the largest number of rows all of them take."""
+    """Return each rule with its counterparts in ByzFL and Flower, at the largest f that all of them accept."""
     f = {20: 4, 25: 5, 100: 10}[n]
     few = 2  # for rules that compare all subsets
-    epsilon, rare = f / n, few / n
+    contamination, rare = f / n, few / n
     return [
         ("Mean", e.Mean(), ("Average", {}), None, "columns"),
-        ("FilterL2", e.FilterL2(epsilon), ("CAF", {"f": f}), None, "gram"),
-        ("FilterL2, worst case", e.FilterL2(epsilon, sigma=1e-9), None, None, "gram"),
-        ("NoRegret", e.NoRegret(epsilon), None, None, "gram"),
-        ("Krum", e.Krum(epsilon), ("Krum", {"f": f}), ("krum", f), "gram"),
-        ("MultiKrum", e.MultiKrum(epsilon), ("MultiKrum", {"f": f}), None, "gram"),
+        ("FilterL2", e.FilterL2(contamination), ("CAF", {"f": f}), None, "gram"),
+        ("FilterL2, worst case", e.FilterL2(contamination, sigma=1e-9), None, None, "gram"),
+        ("NoRegret", e.NoRegret(contamination), None, None, "gram"),
+        ("Krum", e.Krum(contamination), ("Krum", {"f": f}), ("krum", f), "gram"),
+        ("MultiKrum", e.MultiKrum(contamination), ("MultiKrum", {"f": f}), None, "gram"),
         ("GeometricMedian", e.GeometricMedian(), ("GeometricMedian", {}), None, "gram"),
         ("MDA (f = 2)", e.MDA(rare), ("MDA", {"f": few}), None, "gram"),
         ("SMEA (f = 2)", e.SMEA(rare), ("SMEA", {"f": few}), None, "gram"),
-        ("NNM + mean", e.NNM(epsilon, inner=e.Mean()), ("NNM", {"f": f}), None, "gram"),
-        ("NNM + FilterL2", e.NNM(epsilon, inner=e.FilterL2(epsilon)), None, None, "gram"),
+        ("NNM + mean", e.NNM(contamination, inner=e.Mean()), ("NNM", {"f": f}), None, "gram"),
+        ("NNM + FilterL2", e.NNM(contamination, inner=e.FilterL2(contamination)), None, None, "gram"),
         ("Median", e.Median(), ("Median", {}), ("median", f), "columns"),
-        ("TrimmedMean", e.TrimmedMean(epsilon), ("TrMean", {"f": f}), ("trimmed", epsilon), "columns"),
-        ("MeaMed", e.MeaMed(epsilon), ("Meamed", {"f": f}), None, "columns"),
+        ("TrimmedMean", e.TrimmedMean(contamination), ("TrMean", {"f": f}), ("trimmed", contamination), "columns"),
+        ("MeaMed", e.MeaMed(contamination), ("Meamed", {"f": f}), None, "columns"),
         ("Bulyan", e.Bulyan(min(f, (n - 3) // 4) / n), None, ("bulyan", min(f, (n - 3) // 4)), "gram"),
         ("CenteredClipping", e.CenteredClipping(100.0), ("CenteredClipping", {}), None, "columns"),
-        ("MoNNA", e.MoNNA(epsilon), ("MoNNA", {"f": f}), None, "columns"),
-        ("DnC", e.DnC(epsilon), None, None, "columns"),
+        ("MoNNA", e.MoNNA(contamination), ("MoNNA", {"f": f}), None, "columns"),
+        ("DnC", e.DnC(contamination), None, None, "columns"),
     ]
 
 
@@ -55,7 +55,7 @@ def cases(n):
 
 
 def byzfl():
-    """Load ByzFL's aggregators without its package file, which would ask for torchvision."""
+    """Load ByzFL's aggregators without its package file, which needs torchvision."""
     if "byzfl" not in sys.modules:
         found = importlib.util.find_spec("byzfl")
         if found is None:
@@ -180,7 +180,7 @@ def peak(n, d):
 
 def peak_of(name, n, d):
     rule = next(case[1] for case in cases(n) if case[0] == name)
-    rule(matrix(n, 1000))  # what the libraries themselves take
+    rule(matrix(n, 1000))  # the memory of the libraries themselves
     before = peak_bytes()
     X = matrix(n, d)
     rule(X)
@@ -232,13 +232,13 @@ def main():
         section = textbook_section(25)
         figures["textbook"] = {"section_ms": section, "times_faster": section * 300 / ours}
         times = f"{figures['textbook']['times_faster']:,.0f}"
-        print(f"FilterL2 as the paper writes it: {section:,.0f} ms for one section of 1,000 coordinates at n = 25;")
+        print(f"FilterL2 as written in the paper: {section:,.0f} ms for one section of 1,000 coordinates at n = 25;")
         print(f"300 sections (d = 300k) take {times} times as long as the exact one on the whole vector.\n")
     if options.device == "cpu" and not (options.quick or options.sizes):
         figures["peak"] = peak(25, 10_000_000)
         table(["peak memory / input, n = 25, d = 10M", ""], list(figures["peak"].items()))
         figures["growth"] = growth(results)
-        table(["growth of the time", "in d (300k to 10M)", "in n (25 to 100)"], figures["growth"])
+        table(["exponent of the growth in time", "in d (300k to 10M)", "in n (25 to 100)"], figures["growth"])
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump(figures, file, indent=1)
