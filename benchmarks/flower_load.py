@@ -68,25 +68,27 @@ class Load:
             nonlocal place
             if not number:
                 return
-            report = strategy.reports[-1]
+            record = strategy.records[-1]
+            opened = [shard for shard in range(strategy.roster.shards) if shard not in record.excluded]
             missing = sorted(client for client in strategy.roster.keys if fails(client, number))
-            place = place + expected(strategy.roster.plan(0).shards, report.opened, number)
+            place = place + expected(strategy.roster.assignment(0).shards, opened, number)
             self.error = float(np.abs(arrays["x"].numpy() - place).max())
             self.rounds.append(
                 {
                     "round": number,
-                    "seconds": report.seconds,
-                    "opened": len(report.opened),
+                    "seconds": record.seconds.total,
+                    "opened": len(opened),
                     "failing": missing,
-                    "dropped": sorted(report.dropped),
+                    "dropped": sorted(record.dropped),
                     "megabytes": memory(),
-                    "done": report.done,
+                    "done": record.skipped is None,
                     "error": self.error,
                 }
             )
             print(
-                f"round {number:3}: {report.seconds:6.1f} s, {len(report.opened)} of {report.shards} shards opened, "
-                f"{len(report.dropped)} dropped of {len(missing)} that failed, "
+                f"round {number:3}: {record.seconds.total:6.1f} s, "
+                f"{len(opened)} of {strategy.roster.shards} shards opened, "
+                f"{len(record.dropped)} dropped of {len(missing)} that failed, "
                 f"{memory():.0f} MB, off by {self.error:.1e}",
                 flush=True,
             )

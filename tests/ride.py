@@ -21,6 +21,10 @@ SLACK = 64
 """Words that an encoded update has beyond the model's coordinates: the clip counters."""
 
 
+MOVED = ("flower/arrays.py", "moved", "return")
+"""Where the ride ends on Flower: the update has become the next model."""
+
+
 class Ride(NamedTuple):
     """The files in order of first contact, and every (caller, callee) pair of them."""
 
@@ -59,7 +63,7 @@ class Tracer:
     def _event(self, frame, event, argument):
         if self._waiting or self._over or event not in {"call", "return"} or (file := ours(frame)) is None:
             return
-        self._over = file == "learning/evaluate.py"
+        self._over = file == "learning/evaluate.py" or (file, frame.f_code.co_name, event) == MOVED
         caller = _caller(frame)
         training = file.startswith("learning/") and (caller or "").startswith("learning/")
         if self._over or training:

@@ -37,7 +37,7 @@ def test_from_keys_to_a_roster_that_verifies(begun, capsys):
     verify(begun / "roster.json", authority=begun / "authority.pub")
     assert "8 clients in 2 shards" in capsys.readouterr().out
     roster = read_roster(begun / "roster.json")
-    assert [len(shard) for shard in roster.plan(0).shards] == [4, 4]
+    assert [len(shard) for shard in roster.assignment(0).shards] == [4, 4]
 
 
 def test_every_signing_draws_another_deal_and_counts_up(begun):
@@ -143,7 +143,7 @@ def test_batches_are_signed_for_and_stay_together(begun):
     close(begun, shards=2, min_crowd=4, batches=2, every=3)
     roster = read_roster(begun / "roster.json")
     assert roster.schedule == Batches(2, k=3)
-    company = [{frozenset(shard) for shard in roster.plan(turn).shards} for turn in range(0, 60, 3)]
+    company = [{frozenset(shard) for shard in roster.assignment(turn).shards} for turn in range(0, 60, 3)]
     for client in range(8):
         met = [next(shard for shard in shards if client in shard) for shards in company]
         assert len(frozenset.intersection(*met)) >= 2

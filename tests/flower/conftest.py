@@ -22,3 +22,25 @@ else:
 def no_disk(monkeypatch):
     """Do not wait for the disk: no test pulls the plug."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Let nodes believe that they run in Flower's simulation engine."""
+    from f2ed.flower import context
+
+    monkeypatch.setattr(context, "_in_simulation", lambda: True)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    """Return a function that makes a grid of real nodes."""
+    from tests.flower.fake_grid import FakeGrid, Node, real_roster, user_app
+
+    def make(count=6, shards=2, *, run_id=7, min_crowd=3, **app):
+        if not (tmp_path / "roster.json").exists():
+            make.roster, make.settings = real_roster(tmp_path, count, shards=shards, min_crowd=min_crowd)
+        nodes = [Node(client, user_app(**app), make.settings[client]) for client in range(count)]
+        return FakeGrid(nodes, run_id), nodes, make.roster
+
+    return make

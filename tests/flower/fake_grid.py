@@ -10,8 +10,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from f2ed.deployment.roster import signed
-from f2ed.flower import Entry, Roster, protect
+from f2ed import Mean
+from f2ed.deployment.keyfiles import write_pair
+from f2ed.deployment.roster import signed, write_roster
+from f2ed.flower import Entry, F2ed, Roster, protect
 from f2ed.protocol.secagg import public_key
 
 FIRST_NODE = 2**63 + 5
@@ -140,8 +142,6 @@ class FakeGrid(Grid):
 
 def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
     """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
-    from f2ed.deployment.keyfiles import write_pair
-
     authority = os.urandom(32)
     write_pair(folder / "authority.key", authority)
     entries, settings = [], []
@@ -158,7 +158,34 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
         )
     draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries))
     roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
-    from f2ed.deployment.roster import write_roster
-
     write_roster(folder / "roster.json", roster)
     return roster, settings
+
+
+def server(roster, **settings):
+    return F2ed(
+        **{"roster": roster, "estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | settings
+    )
+
+
+def vector(arrays):
+    return np.concatenate([arrays["weight"].numpy().ravel(), arrays["bias"].numpy().ravel()])
+
+
+def moved_by(shards_of_each_round):
+    """Return where the model is after rounds in which these shards opened."""
+    place = vector(model())
+    for round_, shards in enumerate(shards_of_each_round, 1):
+        means = [np.mean([change(client, round_) for client in shard], axis=0) for shard in shards]
+        if means:
+            place = place + np.mean(means, axis=0)
+    return place
+
+
+def silence(_message, _reply):
+    return None
+
+
+def opened(leader, place=-1):
+    """Return the shards that opened in a round that a server led."""
+    return [shard for shard in range(leader.roster.shards) if shard not in leader.records[place].excluded]

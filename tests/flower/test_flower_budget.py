@@ -9,7 +9,7 @@ from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes
 from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.dp.budget import Budget
-from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
+from tests.flower.fake_grid import FakeGrid, Node, model, opened, real_roster, user_app
 
 DELTA = 1e-4
 ROUND = 1 / 8
@@ -36,12 +36,12 @@ def federation(tmp_path):
 
 
 def served(grid, roster, rounds, **settings):
-    """Run so many rounds; return the reports."""
+    """Run so many rounds; return how many shards opened in each, and the records."""
     noise = {"clip_norm": 0.1, "noise_multiplier": 2.0, "delta": DELTA}
     given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | noise | settings
     leader = F2ed(roster=roster, **given)
     leader.start(grid, model(), num_rounds=rounds)
-    return leader.reports
+    return [len(opened(leader, place)) for place in range(rounds)], leader.records
 
 
 def spent(tmp_path):
@@ -95,23 +95,23 @@ def test_only_the_node_may_read_its_ledger(budget):
 def test_nodes_stop_when_their_budgets_are_spent_and_train_no_more(federation, mode):
     seen = []
     grid, _, roster = federation(seen=seen)
-    reports = served(grid, roster, 3, mode=mode)
-    assert [len(report.opened) for report in reports] == [2, 2, 0]
+    shards, records = served(grid, roster, 3, mode=mode)
+    assert shards == [2, 2, 0]
     assert {round_ for _, round_, _ in seen} == {1, 2}
-    assert "its budget is" in next(iter(reports[-1].dropped.values()))
+    assert "its budget is" in next(iter(records[-1].dropped.values()))
 
 
 def test_another_run_begins_with_what_the_first_left(federation):
     grid, _, roster = federation(run_id=1)
-    assert [len(report.opened) for report in served(grid, roster, 1)] == [2]
+    assert served(grid, roster, 1)[0] == [2]
     grid, _, roster = federation(run_id=2)
-    assert [len(report.opened) for report in served(grid, roster, 2)] == [2, 0]
+    assert served(grid, roster, 2)[0] == [2, 0]
 
 
 def test_a_node_counts_what_the_server_counts_where_all_are_there(federation, tmp_path):
     grid, _, roster = federation()
-    (report,) = served(grid, roster, 1)
-    assert [dp_epsilon(rho, DELTA) for rho in spent(tmp_path)] == pytest.approx(list(report.epsilon.values()))
+    _, (record,) = served(grid, roster, 1)
+    assert [dp_epsilon(rho, DELTA) for rho in spent(tmp_path)] == pytest.approx([record.dp_epsilon] * 6)
 
 
 def test_the_price_is_written_down_before_the_update_leaves(federation, tmp_path):
@@ -141,8 +141,8 @@ def test_training_that_fails_costs_nothing(federation, tmp_path):
 def test_without_noise_a_node_with_a_budget_sends_nothing(federation, tmp_path):
     seen = []
     grid, _, roster = federation(seen=seen)
-    (report,) = served(grid, roster, 1, noise_multiplier=None)
-    assert "state no noise" in next(iter(report.dropped.values()))
+    _, (record,) = served(grid, roster, 1, noise_multiplier=None)
+    assert "state no noise" in next(iter(record.dropped.values()))
     assert not seen
     assert not spent(tmp_path)
 
@@ -169,6 +169,5 @@ def test_a_ledger_may_lie_elsewhere(federation, tmp_path):
 def test_a_budget_that_makes_no_sense_is_refused(federation, caplog, more, why):
     grid, nodes, roster = federation(more={})
     nodes[0].node_config |= more
-    (report,) = served(grid, roster, 1, min_shards=1)
-    assert len(report.opened) == 1
+    assert served(grid, roster, 1, min_shards=1)[0] == [1]
     assert why in caplog.text

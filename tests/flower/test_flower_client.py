@@ -15,7 +15,7 @@ from f2ed.flower.arrays import fingerprint
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
-from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
+from tests.flower.fake_grid import FakeGrid, Node, model, opened, real_roster, user_app
 
 RUN = 7
 
@@ -25,7 +25,7 @@ class Shard:
 
     def __init__(self, folder, **app):
         self.roster, self.settings = real_roster(folder, 6, shards=2)
-        self.plan = self.roster.plan(0)
+        self.plan = self.roster.assignment(0)
         self.nodes = [Node(client, user_app(**app), self.settings[client]) for client in range(6)]
         FakeGrid(self.nodes, RUN)
 
@@ -218,4 +218,4 @@ def test_a_server_with_another_roster_is_told_so(shard, tmp_path):
     other, _ = real_roster(tmp_path / "new", 6, shards=2)
     leader = F2ed(roster=other, estimator=Mean(), min_crowd=3, deadline=0.2, wait_for_nodes=0)
     leader.start(FakeGrid(shard.nodes, RUN), model(), num_rounds=1)
-    assert leader.reports[0].opened == ()
+    assert opened(leader, 0) == []

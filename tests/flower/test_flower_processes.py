@@ -9,7 +9,7 @@ import pytest
 
 from f2ed import ConfigError
 from f2ed.flower.local_deployment import Deployment
-from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
+from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
 
 
 def test_a_port_that_is_taken_is_passed_over_and_none_comes_twice():
@@ -27,7 +27,7 @@ def test_the_children_of_children_are_found_and_ended():
     command = ["sh", "-c", f'sh -c "{grandchild}" & wait']
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "up\n"
-        found = offspring([process.pid])
+        found = descendants([process.pid])
         assert len(found) == 2
         kill_each([process.pid, *found])
         assert process.wait(60) != 0

@@ -6,10 +6,10 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from f2ed.core.errors import PeerError
+from f2ed.records import read
 
 APP = Path(__file__).parent / "app"
 sys.path.insert(0, str(APP))
@@ -33,7 +33,7 @@ class Federation:
         self._folder = deployment.folder / name
         self._given = {
             "f2ed-roster": str(deployment.roster_path),
-            "f2ed-audit": str(self._folder / "audit.jsonl"),
+            "f2ed-records": str(self._folder / "run.jsonl"),
             "desk": str(self._folder),
         } | settings
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -59,10 +59,10 @@ class Federation:
         self.desk.put(f"begin/{self.round}", deadline)
 
     def result(self):
-        """Wait for the end of the round; return its audit line."""
+        """Wait for the end of the round; return its record."""
         self.until(f"ended/{self.round}")
         self.seconds = time.monotonic() - self._since
-        return msgspec.json.decode((self._folder / "audit.jsonl").read_bytes().splitlines()[-1])
+        return read(self._folder / "run.jsonl").rounds[-1]
 
     def model(self, round_):
         """Return the model after a round."""

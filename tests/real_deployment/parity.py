@@ -1,7 +1,7 @@
 """One federation three times: simulated with masks, simulated in the clear, and on Flower's simulation engine.
 
 Prints nothing; leaves the shard means and the models of every round in a folder. The same seeds everywhere: the same
-data, the same order of batches, the same random rounding. The deal is the roster's, which is public.
+data, the same order of batches, the same random rounding. The shards are the roster's, which is public.
 """
 
 import os
@@ -21,6 +21,7 @@ from torch import nn  # noqa: E402
 
 from f2ed import FilterL2  # noqa: E402
 from f2ed.deployment.identity import roster_from  # noqa: E402
+from f2ed.estimators import Estimator  # noqa: E402
 from f2ed.flower import F2ed, protect  # noqa: E402
 from f2ed.learning import LocalTrainer, TrainingJob, TrainingKey, flatten, split_samples  # noqa: E402
 from f2ed.simulation.config import experiment  # noqa: E402
@@ -45,7 +46,7 @@ def settings(*, secure):
             "clients": CLIENTS,
             "malicious": 1,
             "shards": SHARDS,
-            "estimator": {"kind": "filter-l2", "epsilon": 0.25},
+            "estimator": {"kind": "filter-l2", "contamination": 0.25},
             "rounds": ROUNDS,
             "seed": SEED,
             "secure": secure,
@@ -56,20 +57,36 @@ def settings(*, secure):
 def simulated(folder, name, *, secure):
     """Run the federation in this process."""
     simulation = Simulation(settings(secure=secure), workers=1)
-    rows = simulation._rows
-    rows.plan = roster_from(ROSTER).plan
+    roster, shards = roster_from(ROSTER), simulation._open
+    simulation._assignments._assign = lambda _epoch: roster.assignment(0)
+    simulation._assignments._known = None
 
-    class Seen:
-        mode, plan = rows.mode, rows.plan
+    def seen(updates, model, round_, dropped):
+        found = shards(updates, model, round_, dropped)
+        np.save(folder / f"{name}_means_{round_ + 1}.npy", found.matrix)
+        return found
 
-        def __call__(self, updates, model, round_, absent):
-            found = rows(updates, model, round_, absent)
-            np.save(folder / f"{name}_means_{round_ + 1}.npy", found.matrix)
-            return found
-
-    simulation._rows = Seen()
+    simulation._open = seen
     for state, _ in simulation.rounds():
         np.save(folder / f"{name}_model_{state.round}.npy", state.model.numpy())
+
+
+class Seen(Estimator, frozen=True, tag="seen"):
+    """A filter that keeps what it was given."""
+
+    title, family, paper = "FilterL2", "spectral", ""
+
+    inner: FilterL2
+    folder: str
+    rounds: list[int]
+
+    def __call__(self, means, **context):
+        self.rounds.append(len(self.rounds) + 1)
+        np.save(Path(self.folder) / f"flower_means_{self.rounds[-1]}.npy", means)
+        return self.inner(means, **context)
+
+    def estimate(self, rows):
+        return self.inner.estimate(rows)
 
 
 def seeded(message, context, call_next):
@@ -104,17 +121,15 @@ def on_flower(folder):
 
     client.train()(train)
 
-    class Seen:
-        epsilon, round = 0.25, 0
-
-        def __call__(self, means):
-            Seen.round += 1
-            np.save(folder / f"flower_means_{Seen.round}.npy", means)
-            return FilterL2(contamination=0.25)(means)
-
     @server.main()
     def lead(grid, _context):
-        strategy = F2ed(roster=ROSTER, estimator=Seen(), min_crowd=3, deadline=300, train_deadline=300)
+        strategy = F2ed(
+            roster=ROSTER,
+            estimator=Seen(FilterL2(contamination=0.25), str(folder), []),
+            min_crowd=3,
+            deadline=300,
+            train_deadline=300,
+        )
 
         def after(number, arrays):
             if number:

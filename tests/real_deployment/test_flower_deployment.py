@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from f2ed.flower.local_deployment import Deployment
-from f2ed.flower.processes import offspring
+from f2ed.flower.processes import descendants
 from f2ed.protocol.dp import dp_epsilon
 from tests.real_deployment.federation import Federation, wait_until
 from tests.real_deployment.memory import Search
@@ -27,15 +27,15 @@ def deployment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shards(deployment):
-    return deployment.roster.plan(0).shards
+    return deployment.roster.assignment(0).shards
 
 
 def without(shard, client):
     return [each for each in shard if each != client]
 
 
-def dropped(audit):
-    return sorted(map(int, audit["dropped"]))
+def dropped(record):
+    return sorted(record.dropped)
 
 
 # In order of time: a run of the mode all-or-nothing, whose server is killed; the run that goes on after it; a run of
@@ -82,7 +82,7 @@ def everywhere(deployment, search):
 
 
 def family(process):
-    return [process.pid, *offspring([process.pid])]
+    return [process.pid, *descendants([process.pid])]
 
 
 def sent(run, search):
@@ -123,15 +123,14 @@ def test_no_plain_update_is_in_any_process_but_its_own(deployment, first, shards
         inside = everywhere(deployment, search)
     finally:
         first.desk.put("release/0.AskUpload")
-        audit = first.result()
+        record = first.result()
     assert {each.client for each in inside[0]} == {0}, "the search sees nothing"
     assert all(each.client == who for who, found in inside.items() for each in found)
     inside = everywhere(deployment, search)
     assert all(each.client == who for who, found in inside.items() for each in found)
     assert not any(sent(first, search).values())
     assert not on_disk(deployment, search)
-    assert audit["secret"]
-    assert audit["crowd"] == 4
+    assert record.crowd == 4
     assert first.equals_the_survivors(shards)
 
 
@@ -173,9 +172,9 @@ def test_a_server_that_was_killed_between_rounds_goes_on_from_its_checkpoint(dep
 def test_a_node_killed_when_asked_for_its_key_closes_its_shard_and_no_other(again, shards):
     one, other = shards
     again.ask(**{f"c{one[0]}_AskKey": "die"})
-    audit = again.result()
-    assert dropped(audit) == [one[0]]
-    assert audit["opened"] == [1]
+    record = again.result()
+    assert dropped(record) == [one[0]]
+    assert list(record.excluded) == [0]
     assert again.equals_the_survivors([other])
 
 
@@ -188,33 +187,34 @@ def test_a_client_restarted_between_its_key_and_its_upload_goes_on_with_its_key(
     deployment.stop(deployment.nodes[one[2]])
     deployment.start_node_again(one[2])
     again.desk.put(f"release/{one[1]}.AskKey")
-    audit = again.result()
-    assert dropped(audit) == [other[0]], "only the one that sent garbage"
-    assert audit["opened"] == [0]
+    record = again.result()
+    assert dropped(record) == [other[0]], "only the one that sent garbage"
+    assert list(record.excluded) == [1]
     assert again.equals_the_survivors([one])
 
 
 def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(again, shards):
     one, other = shards
     again.ask(**{f"c{other[1]}_AskUpload": "die"})
-    audit = again.result()
+    record = again.result()
     # The shard that opened before has its keys: its round is one exchange.
     assert [again.desk.read(f"sent/{client}.AskUpload") is not None for client in one] == [True] * 4
     assert [again.desk.read(f"sent/{client}.AskKey") for client in one] == [None] * 4
-    assert dropped(audit) == [other[1]]
-    assert audit["opened"] == [0]
+    assert dropped(record) == [other[1]]
+    assert list(record.excluded) == [1]
     assert again.equals_the_survivors([one])
 
 
+@pytest.mark.nightly
 def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again, shards):
     one, other = shards
     deployment.replace_node(other[1])
     # On a machine that is busy everything takes longer, and so does the deadline.
     again.ask(deadline=30 + 2 * again.seconds, **{f"c{one[3]}_train": "hang"})
-    audit = again.result()
-    assert dropped(audit) == [one[3]]
-    assert "late" in audit["dropped"][str(one[3])]
-    assert audit["opened"] == [1]
+    record = again.result()
+    assert dropped(record) == [one[3]]
+    assert "late" in record.dropped[one[3]]
+    assert list(record.excluded) == [0]
     assert again.equals_the_survivors([other])
     deployment.stop(deployment.nodes[one[3]])
     deployment.start_node_again(one[3])
@@ -223,15 +223,16 @@ def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again,
 def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, shards):
     one, other = shards
     tolerant.ask(**{f"c{one[0]}_Invite": "die", f"c{other[1]}_Peers": "die"})
-    audit = tolerant.result()
-    assert dropped(audit) == sorted([one[0], other[1]])
-    assert audit["opened"] == [0, 1]
-    assert audit["crowd"] == 3
+    record = tolerant.result()
+    assert dropped(record) == sorted([one[0], other[1]])
+    assert record.excluded == {}
+    assert record.crowd == 3
     assert tolerant.equals_the_survivors([without(one, one[0]), without(other, other[1])])
     deployment.replace_node(one[0])
     deployment.replace_node(other[1])
 
 
+@pytest.mark.nightly
 def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(deployment, tolerant, shards):
     one, other = shards
     orders = {f"c{one[2]}_Delivery": "die", f"c{other[2]}_Peers": "garbage", f"c{other[0]}_Peers": "hold"}
@@ -240,13 +241,16 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
     deployment.stop(deployment.nodes[other[3]])
     deployment.start_node_again(other[3])
     tolerant.desk.put(f"release/{other[0]}.Peers")
-    audit = tolerant.result()
-    assert dropped(audit) == sorted([one[2], other[2]]), "one was killed, one sent garbage, and the restarted one is in"
-    assert audit["opened"] == [0, 1]
+    record = tolerant.result()
+    assert dropped(record) == sorted([one[2], other[2]]), (
+        "one was killed, one sent garbage, and the restarted one is in"
+    )
+    assert record.excluded == {}
     assert tolerant.equals_the_survivors([without(one, one[2]), without(other, other[2])])
     deployment.replace_node(one[2])
 
 
+@pytest.mark.nightly
 def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(deployment, shards, request):
     _, other = shards
     # Enough for one update, and not for two.
@@ -258,17 +262,17 @@ def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(depl
     deployment.start_node_again(other[0], settings=enough)
     noisy = request.getfixturevalue("noisy")
     noisy.ask()
-    audit = noisy.result()
-    assert not audit["dropped"]
-    assert audit["opened"] == [0, 1]
-    assert 0 < max(audit["epsilon"].values()) <= float(enough["f2ed-dp-epsilon"])
+    record = noisy.result()
+    assert not record.dropped
+    assert record.excluded == {}
+    assert 0 < record.max_dp_epsilon <= float(enough["f2ed-dp-epsilon"])
     spent = (deployment.folder / "spent.json").read_bytes()
     assert "this node's epsilon is now at most" in deployment.log(f"node_{other[0]}")
     noisy.ask()
-    audit = noisy.result()
-    assert dropped(audit) == [other[0]]
-    assert "its budget is" in audit["dropped"][str(other[0])]
-    assert audit["opened"] == [0]
+    record = noisy.result()
+    assert dropped(record) == [other[0]]
+    assert "its budget is" in record.dropped[other[0]]
+    assert list(record.excluded) == [1]
     assert (deployment.folder / "spent.json").read_bytes() == spent
     deployment.stop(deployment.nodes[other[0]])
     deployment.start_node_again(other[0])
@@ -277,9 +281,9 @@ def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(depl
 def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):
     one, other = shards
     tolerant.ask(**{f"c{one[3]}_Alive": "die", f"c{other[0]}_Confirmations": "die"})
-    audit = tolerant.result()
-    assert dropped(audit) == sorted([one[3], other[0]])
-    assert audit["opened"] == [0, 1]
+    record = tolerant.result()
+    assert dropped(record) == sorted([one[3], other[0]])
+    assert record.excluded == {}
     assert tolerant.equals_the_survivors([one, other])
     search = Search(range(NODES), rounds=[1, 2, 3])
     assert all(each.client == who for who, found in everywhere(deployment, search).items() for each in found)

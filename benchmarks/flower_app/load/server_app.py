@@ -50,9 +50,9 @@ def main(grid, context):
     found = {
         name: {"seconds": arm.seconds[1:], "first": arm.seconds[0], "peak": arm.peak} for name, arm in arms.items()
     }
-    found["f2ed"]["bytes"] = ours.reports[-1].bytes_up / nodes
+    found["f2ed"]["bytes"] = ours.records[-1].bytes_up
     found["fedavg"]["bytes"] = 4 * size
-    found["opened"] = [len(each.opened) for each in ours.reports]
+    found["opened"] = [ours.roster.shards - len(each.excluded) for each in ours.records]
     Path(settings["out"]).write_text(json.dumps(found))
 
 

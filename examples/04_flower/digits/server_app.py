@@ -17,11 +17,11 @@ def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
     strategy = F2ed(
         roster=settings["f2ed-roster"],
-        estimator=FilterL2(contamination=float(settings["epsilon"])),
+        estimator=FilterL2(contamination=float(settings["contamination"])),
         mode=settings["f2ed-mode"],
         min_crowd=int(settings["f2ed-min-crowd"]),
         checkpoint=settings["f2ed-checkpoint"],
-        audit=settings["f2ed-audit"],
+        records=settings["f2ed-records"],
     )
     result = strategy.start(
         grid=grid,

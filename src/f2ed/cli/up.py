@@ -27,29 +27,27 @@ def up(
     *,
     nodes: Annotated[
         int | None,
-        Parameter(help="How many SuperNodes to start, each about 300 MB; by default the app's number, or 6."),
+        Parameter(help="Number of SuperNodes to start, each about 300 MB; by default the app's number, or 6."),
     ] = None,
-    shards: Annotated[
-        int | None, Parameter(help="Into how many shards to deal them; by default the app's number, or 2.")
-    ] = None,
+    shards: Annotated[int | None, Parameter(help="Number of shards; by default the app's number, or 2.")] = None,
     config: Annotated[
         tuple[str, ...], Parameter(name=["--config", "-c"], negative="", help="A setting of the app, name=value.")
     ] = (),
-    folder: Annotated[Path | None, Parameter(help="Keep keys, logs and audit lines here.")] = None,
-    verbose: Annotated[bool, Parameter(negative="", help="Show all that Flower says.")] = False,
+    folder: Annotated[Path | None, Parameter(help="Keep keys, logs and records here.")] = None,
+    verbose: Annotated[bool, Parameter(negative="", help="Show everything that Flower logs.")] = False,
 ) -> None:
     """Start a Flower deployment on this machine and run an app.
 
     It has a SuperLink and SuperNodes on loopback, with TLS and node authentication.
 
-    Keys and a roster are made for the occasion, in one place, as only a trial may do it. Everything that was started
-    is ended, also on Ctrl-C.
+    For a trial only: all keys and the roster are created in one place. Every process is stopped at the end, also on
+    Ctrl-C.
 
     Example: f2ed up examples/04_flower
 
     Example: f2ed up examples/05_flower_malicious
 
-    Example: f2ed up examples/04_flower --nodes 12 --shards 4 -c malicious=1 -c epsilon=0.25
+    Example: f2ed up examples/04_flower --nodes 12 --shards 4 -c malicious=1 -c contamination=0.25
     """
     console = Console(highlight=False, markup=False, soft_wrap=True)
     known, wanted = _settings(app)
@@ -59,35 +57,37 @@ def up(
         raise ConfigError(f"{nodes} nodes in {shards} shards leave fewer than 3 in one; use --nodes {3 * shards}")
     began = time.monotonic()
     with _place(folder) as place, _terminated_like_interrupted():
-        audit = place / "audit.jsonl"
+        records = place / "run.jsonl"
         given |= {"f2ed-roster": str(place / "roster.json")}
-        given |= {"f2ed-audit": str(audit)} if "f2ed-audit" in known else {}
-        deployment = Deployment(place, nodes=nodes, shards=shards, min_crowd=nodes // shards, say=console.print)
+        given |= {"f2ed-records": str(records)} if "f2ed-records" in known else {}
+        deployment = Deployment(place, nodes=nodes, shards=shards, min_crowd=nodes // shards, log=console.print)
         with deployment:
             console.print(f"{nodes} SuperNodes are starting; running {app.name}")
             for line in deployment.run(app.resolve(), given):
                 if verbose or "f2ed:" in line or "rror" in line:
                     console.print(line.partition("f2ed: ")[2] or line if not verbose else line)
-        console.print(f"Done in {time.monotonic() - began:.0f} s; everything that was started is ended.")
-        if audit.exists():
-            console.print(f"{len(audit.read_bytes().splitlines())} audit lines{_kept(folder, audit)}")
-        if not audit.exists() and "f2ed-audit" in known:
-            raise ConfigError("the app left no audit line: did it run? Use --verbose to see what Flower says")
+        console.print(f"Done in {time.monotonic() - began:.0f} s; all processes are stopped.")
+        if records.exists():
+            console.print(_next_step(folder, records))
+        elif "f2ed-records" in known:
+            raise ConfigError("the app left no records: did it run? Use --verbose to see what Flower logs")
 
 
-def _kept(folder: Path | None, audit: Path) -> str:
-    return f": {audit}" if folder else " (use --folder to keep them, with logs and keys)"
+def _next_step(folder: Path | None, records: Path) -> str:
+    if folder is None:
+        return "Use --folder to keep the records, with logs and keys."
+    return f"The records are in {records}. Look at them: f2ed report {records}"
 
 
 class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an app wants to be started with: the table [tool.f2ed.up] of its pyproject.toml."""
+    """How an app is started by default: the table [tool.f2ed.up] of its pyproject.toml."""
 
     nodes: Annotated[int, Meta(ge=1)] = 6
     shards: Annotated[int, Meta(ge=1)] = 2
 
 
 def _settings(app: Path) -> tuple[dict[str, Any], _Wanted]:
-    """Return the app's own settings, and how many nodes and shards it wants."""
+    """Return the app's own settings, and its default numbers of nodes and shards."""
     try:
         with (app / "pyproject.toml").open("rb") as file:
             tools = tomllib.load(file)["tool"]
@@ -111,7 +111,7 @@ def _settings(app: Path) -> tuple[dict[str, Any], _Wanted]:
 def _setting(text: str, known: dict[str, Any]) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or name not in known:
-        raise ConfigError(f"{text!r} sets nothing that the app has; it has: {', '.join(known)}")
+        raise ConfigError(f"{text!r} is not a setting of the app; it has: {', '.join(known)}")
     try:
         return name, tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
@@ -120,7 +120,7 @@ def _setting(text: str, known: dict[str, Any]) -> tuple[str, Any]:
 
 @contextmanager
 def _place(folder: Path | None) -> Iterator[Path]:
-    """Use the folder that was named, or one that is gone afterwards."""
+    """Use the given folder, or a temporary one."""
     if folder is not None:
         folder = folder.resolve()
         if folder.exists() and any(folder.iterdir()):
@@ -134,12 +134,12 @@ def _place(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a request to end, or a terminal that closes, unwind like Ctrl-C, so that what was started is ended."""
+    """Let SIGTERM, or a terminal that closes, unwind like Ctrl-C, so that all processes are stopped."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    # Whoever started this with nohup wants it to outlive the terminal.
+    # Under nohup it is meant to outlive the terminal.
     numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
     before = {each: signal.signal(each, stop) for each in numbers}
     try:

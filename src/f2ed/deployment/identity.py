@@ -11,6 +11,7 @@ environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys
 
 import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from logging import getLogger
 from math import inf
 from pathlib import Path
@@ -93,6 +94,7 @@ def identify(
     )
 
 
+@lru_cache(maxsize=4)
 def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
     """Return a roster for simulations, whose private keys anybody can compute."""
     authority = _TEST_AUTHORITY

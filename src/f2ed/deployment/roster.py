@@ -74,20 +74,20 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """SHA-256 of all but the signature: two parties with the same digest hold the same roster."""
         return digest(b"f2ed signed roster 1", _text(self))
 
-    def plan(self, round_: int) -> Assignment:
+    def assignment(self, round_: int) -> Assignment:
         """Deal for a round's epoch; every party reaches the same deal."""
         return self.schedule.assign(
             self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, min_size=max(1, self.min_crowd)
         )
 
     @property
-    def fewest(self) -> int:
+    def smallest_shard(self) -> int:
         """The members of the smallest shard."""
         return self.schedule.min_shard_size(len(self.clients), self.shards)
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
         """Return the members of a client's shard."""
-        plan = self.plan(round_)
+        plan = self.assignment(round_)
         return plan.shards[plan.shard_of(client)]
 
     def job(self, run: int) -> str:
@@ -113,7 +113,7 @@ def signed(
         seed=seed,
         signature=b"",
     )
-    final_list.plan(0)  # Says so if that many clients cannot be dealt like this.
+    final_list.assignment(0)  # Says so if that many clients cannot be dealt like this.
     return msgspec.structs.replace(final_list, signature=sign(authority, final_list.digest))
 
 

@@ -99,4 +99,3 @@ def _forget_old(folder: Path) -> None:
     states = sorted(folder.glob("[0-9a-f]" * 32), key=lambda path: path.stat().st_mtime)
     for path in states[:-_MOST_JOBS]:
         path.unlink(missing_ok=True)
-        path.with_suffix(".lock").unlink(missing_ok=True)

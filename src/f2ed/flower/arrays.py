@@ -1,9 +1,10 @@
 """The border between Flower's arrays and one vector of floats.
 
-Arrays of floats travel in the update. Any others, such as the counters of a batch normalization, stay what they are
-in the global model: a mean of integers is no integer.
+Arrays of floats are part of the update. Any others, such as the counters of a batch normalization, keep the global
+model's values: a mean of integers is not an integer.
 """
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
 
-__all__ = ["fingerprint", "flat", "moved", "update"]
+__all__ = ["Vector", "fingerprint", "flat", "moved", "tensor_sizes", "update"]
 
 Vector = npt.NDArray[np.floating[Any]]
 
@@ -25,8 +26,8 @@ def fingerprint(arrays: ArrayRecord) -> bytes:
     for name, array in arrays.items():
         values = _values(name, array)
         parts += [name.encode(), values.dtype.str.encode(), unsigned(values.ndim), *map(unsigned, values.shape)]
-        parts.append(np.ascontiguousarray(values).tobytes())
-    return digest(b"f2ed model 1", *parts)
+        parts.append(sha256(np.ascontiguousarray(values).data).digest())
+    return digest(b"f2ed model 2", *parts)
 
 
 def flat(arrays: ArrayRecord) -> Vector:
@@ -36,6 +37,11 @@ def flat(arrays: ArrayRecord) -> Vector:
         raise ConfigError("a model without a single array of floats; there is nothing to average")
     wide = any(part.dtype == np.float64 for part in parts)
     return np.concatenate(parts).astype(np.float64 if wide else np.float32, copy=False)
+
+
+def tensor_sizes(arrays: ArrayRecord) -> tuple[int, ...]:
+    """Return the sizes of the arrays that make up the vector."""
+    return tuple(values.size for name, array in arrays.items() if _is_float(values := _values(name, array)))
 
 
 def update(before: ArrayRecord, after: ArrayRecord) -> Vector:

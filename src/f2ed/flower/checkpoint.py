@@ -1,21 +1,43 @@
-"""What a server keeps on disk after every round, so that another one can go on."""
+"""What a server keeps on disk after every round, so that a restarted one continues to the bit."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import final
+from typing import NamedTuple, final
 
 import msgspec
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
+from f2ed.deployment.journal import History
+from f2ed.protocol.aggregation import StepState
+from f2ed.records import RoundRecord
 
-__all__ = ["Checkpoint", "load", "save"]
+__all__ = ["Progress", "load", "save"]
+
+_FORMAT = 2
+_NO_STEP = StepState()
+
+
+class Progress(NamedTuple):
+    """How far a run is: everything that the next round depends on."""
+
+    round: int
+    """Rounds that are finished."""
+    arrays: ArrayRecord
+    seed: int
+    """Of the estimator's random draws."""
+    step: StepState = _NO_STEP
+    history: History = History()
+    record: RoundRecord | None = None
+    """Of the last round, in case a crash comes before it is on file."""
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int = 1
 
 
 @final
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _StoredArray(msgspec.Struct, frozen=True, array_like=True):
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -24,47 +46,46 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The model after a round. It holds no secret but the model."""
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """The model after a round. It holds no secret but the model and the seed of the estimator's draws."""
 
-    format: int = 1
+    format: int = _FORMAT
     round: int
     roster: str
-    """The name of the federation; a new serial of the same roster may go on."""
-    arrays: tuple[_Stored, ...]
-    spent: dict[int, float] = {}
-    """Where there is noise, what differential privacy each client has lost so far, as zCDP rho."""
-
-    def record(self) -> ArrayRecord:
-        """Return the model."""
-        return ArrayRecord(
-            {
-                each.name: Array(dtype=each.dtype, shape=each.shape, stype=each.stype, data=each.data)
-                for each in self.arrays
-            }
-        )
+    """The name of the federation; a new serial of the same roster may continue."""
+    arrays: tuple[_StoredArray, ...]
+    seed: bytes
+    step: bytes
+    history: History
+    record: RoundRecord | None
 
 
-def save(
-    path: Path, *, round_: int, roster: str, arrays: ArrayRecord, spent: Mapping[int, float] = MappingProxyType({})
-) -> None:
+def save(path: Path, progress: Progress, *, roster: str) -> None:
     """Replace the checkpoint; a crash leaves the old one or the new one, whole."""
-    stored = tuple(
-        _Stored(name, array.dtype, tuple(array.shape), array.stype, array.data) for name, array in arrays.items()
+    stored = _Stored(
+        round=progress.round,
+        roster=roster,
+        arrays=tuple(
+            _StoredArray(name, array.dtype, tuple(array.shape), array.stype, array.data)
+            for name, array in progress.arrays.items()
+        ),
+        seed=progress.seed.to_bytes(32, "big"),
+        step=progress.step.to_bytes(),
+        history=progress.history,
+        record=progress.record,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = Checkpoint(round=round_, roster=roster, arrays=stored, spent=dict(spent))
-    write_atomic(path, msgspec.msgpack.encode(kept))
+    write_atomic(path, msgspec.msgpack.encode(stored))
 
 
-def load(path: Path, *, roster: str, like: ArrayRecord) -> Checkpoint | None:
+def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
     """Return the checkpoint, None if there is none, or raise `ConfigError` if it belongs to something else."""
     try:
-        found = msgspec.msgpack.decode(path.read_bytes(), type=Checkpoint)
+        found = _decoded(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the checkpoint {path} cannot be read ({error}); move it away to begin anew") from None
+        raise ConfigError(f"the checkpoint {path} cannot be read ({error}); move it away to start over") from None
     if found.roster != roster:
         raise ConfigError(
             f"the checkpoint {path} belongs to {found.roster!r}, and this is {roster!r}; name another file"
@@ -73,4 +94,25 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Checkpoint | None:
     wanted = {name: (array.dtype, tuple(array.shape)) for name, array in like.items()}
     if shapes != wanted:
         raise ConfigError(f"the checkpoint {path} holds another model than the initial one; name another file")
-    return found
+    arrays = {
+        each.name: Array(dtype=each.dtype, shape=each.shape, stype=each.stype, data=each.data) for each in found.arrays
+    }
+    return Progress(
+        round=found.round,
+        arrays=ArrayRecord(arrays),
+        seed=int.from_bytes(found.seed, "big"),
+        step=StepState.from_bytes(found.step),
+        history=found.history,
+        record=found.record,
+    )
+
+
+def _decoded(path: Path) -> _Stored:
+    data = path.read_bytes()
+    version = msgspec.msgpack.decode(data, type=_Format).format
+    if version != _FORMAT:
+        raise ConfigError(
+            f"the checkpoint {path} has format {version}, and this version of f2ed reads format {_FORMAT}; finish that "
+            "run with the version that wrote it, or name another file to start over"
+        )
+    return msgspec.msgpack.decode(data, type=_Stored)

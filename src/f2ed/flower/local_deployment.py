@@ -1,6 +1,6 @@
-"""A whole deployment on this machine: SuperLink and SuperNodes as processes of their own, on loopback, with TLS.
+"""A whole deployment on this machine: SuperLink and SuperNodes as separate processes, on loopback, with TLS.
 
-Nothing listens beyond 127.0.0.1, nothing is written outside of one folder, and everything that was started is ended.
+Nothing listens beyond 127.0.0.1, nothing is written outside one folder, and every process is stopped at the end.
 """
 
 import os
@@ -20,7 +20,7 @@ from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.certs import Tls, node_key, server_certificate
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
-from f2ed.flower.processes import HOST, free_ports, kill_each, offspring, tool
+from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
 from f2ed.protocol.secagg import public_key
 
 __all__ = ["Deployment"]
@@ -28,12 +28,12 @@ __all__ = ["Deployment"]
 _PATIENCE = 120.0
 _GRACE = 5.0
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Process = subprocess.Popen[bytes]
 
 
 class Deployment:
-    """Use as a context manager: what runs inside of it is ended on the way out, however that comes about."""
+    """A context manager: every process is stopped on exit, also after an exception."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Deployment:
         min_crowd: int,
         strangers: int = 0,
         spares: int = 0,
-        say: Say = lambda _: None,
+        log: Log = lambda _: None,
     ) -> None:
-        """Make all keys. `strangers` are nodes that the SuperLink knows and the roster does not.
+        """Create all keys. `strangers` are nodes that the SuperLink knows and the roster does not.
 
-        `spares` are more keys that the SuperLink knows, for nodes that are lost: see `replace_node`.
+        `spares` are additional keys that the SuperLink knows, to replace lost nodes: see `replace_node`.
         """
         self.folder = folder
         self.nodes: dict[int, Process] = {}
         self.superlink: Process | None = None
-        self._say = say
+        self._log = log
         self._started: list[Process] = []
         self._count = nodes + strangers
         self._keys = {client: client for client in range(self._count)}
@@ -84,12 +84,12 @@ class Deployment:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything."""
+        """Stop everything."""
         self.close()
 
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it answers."""
-        self._say(f"starting the SuperLink on {HOST}:{self._port}, with TLS and node authentication")
+        self._log(f"starting the SuperLink on {HOST}:{self._port}, with TLS and node authentication")
         self.superlink = self._start(
             "superlink",
             [
@@ -125,7 +125,7 @@ class Deployment:
     def start_node_again(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode and wait until it is connected.
 
-        For about a minute after a node was killed the SuperLink holds it to be there and turns its successor away.
+        For about a minute after a node was killed the SuperLink considers it connected and rejects its successor.
         """
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
@@ -136,10 +136,10 @@ class Deployment:
                     return
                 time.sleep(0.2)
             self.kill(self.nodes[client])
-        raise PeerError(f"node {client} was not let in within {_PATIENCE:g} s; its log is in {self.folder}")
+        raise PeerError(f"node {client} was not admitted within {_PATIENCE:g} s; its log is in {self.folder}")
 
     def replace_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
-        """Start a SuperNode in the place of a lost one, under a spare key, which the SuperLink lets in at once.
+        """Start a SuperNode in place of a lost one, under a spare key, which the SuperLink admits at once.
 
         The client is the same: its identity in the protocol is not the key with which its node connects.
         """
@@ -149,7 +149,7 @@ class Deployment:
         self.start_node_again(client, settings=settings)
 
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
-        """Submit an app and yield the lines of its log; raise `PeerError` if it does not end well."""
+        """Submit an app and yield the lines of its log; raise `PeerError` if it fails."""
         process = self._start("run", self._run_command(app, settings), piped=True)
         assert process.stdout is not None  # noqa: S101  it was asked for
         with process.stdout:
@@ -163,15 +163,15 @@ class Deployment:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def kill(self, process: Process) -> None:
-        """End a process and all that came of it at once, without a chance to say goodbye."""
-        others = offspring([process.pid])
+        """Kill a process and all its descendants at once."""
+        others = descendants([process.pid])
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         kill_each(others)
 
     def stop(self, process: Process) -> None:
-        """End a process as its operator would: a SuperNode takes leave of the SuperLink."""
+        """Stop a process as its operator would: a SuperNode deregisters from the SuperLink."""
         with suppress(ProcessLookupError):
             process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -179,9 +179,9 @@ class Deployment:
         self.kill(process)
 
     def close(self) -> None:
-        """End everything that was started, the last first; whatever does not go is killed."""
+        """Stop everything that was started, the last first; what does not stop is killed."""
         # The SuperLink starts its part that runs apps in a session of its own, where no signal to a group reaches it.
-        others = offspring([process.pid for process in self._started])
+        others = descendants([process.pid for process in self._started])
         for process in reversed(self._started):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -194,7 +194,7 @@ class Deployment:
         self._started.clear()
 
     def _identities(self, nodes: int, shards: int, min_crowd: int) -> Roster:
-        """Make all keys and the roster: in one place, which only a trial may do."""
+        """Create all keys and the roster in one place, which only a trial may do."""
         authority = os.urandom(32)
         write_pair(self.folder / "authority.key", authority)
         entries = []
@@ -210,7 +210,7 @@ class Deployment:
         return roster
 
     def _register(self) -> None:
-        self._say(f"registering {self._count} nodes")
+        self._log(f"registering {self._count} nodes")
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
@@ -251,7 +251,7 @@ class Deployment:
                 stderr=subprocess.STDOUT,
                 env=self._environment(),
                 cwd=self.folder,
-                start_new_session=True,  # A group of its own: its children end with it.
+                start_new_session=True,  # A process group: its children are stopped with it.
             )
         self._started.append(process)
         return process

@@ -4,22 +4,21 @@ import logging
 
 __all__ = ["show_in_flower"]
 
-_FLOWER = logging.getLogger("flwr")
 
-
-class _ToFlower(logging.Handler):
-    """Hands every record to Flower's logger, which changes its handlers while it runs."""
+class _FlowerHandlers(logging.Handler):
+    """Hands every record to the handlers that Flower's logger has at that moment: Flower replaces them as it runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _FLOWER.handle(record)
+        for handler in logging.getLogger("flwr").handlers:
+            if record.levelno >= handler.level:
+                handler.handle(record)
 
 
 def show_in_flower() -> None:
-    """Send what f2ed logs to Flower's handlers, once, and no longer to the root logger's directly."""
+    """Show what f2ed logs in Flower's processes, once however often this is called."""
     logger = logging.getLogger("f2ed")
-    if any(isinstance(handler, _ToFlower) for handler in logger.handlers):
+    if any(isinstance(handler, _FlowerHandlers) for handler in logger.handlers):
         return
-    logger.addHandler(_ToFlower())
-    logger.propagate = False  # Flower's logger propagates; nobody reads a message twice.
+    logger.addHandler(_FlowerHandlers())
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Which node is which client: Flower numbers nodes as it likes, the roster knows them by their keys."""
+"""Which node is which client: Flower assigns node ids, the roster identifies clients by their keys."""
 
 import os
 from logging import INFO, WARNING, getLogger
@@ -8,41 +8,41 @@ from flwr.app import ConfigRecord
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.roster import Roster
-from f2ed.flower.transport import Line
+from f2ed.flower.transport import Connection
 from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
 from f2ed.protocol.secagg import Refused
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Directory"]
+__all__ = ["NodeRegistry"]
 
 _log = getLogger("f2ed.flower")
 
 
-class Directory:
-    """Asks every new node who it is and remembers the answer, which must be signed by the roster's key."""
+class NodeRegistry:
+    """Asks every new node which client it is and remembers the answer, which must be signed with the roster's key."""
 
-    def __init__(self, line: Line, roster: Roster, job: str) -> None:
-        self._line = line
+    def __init__(self, connection: Connection, roster: Roster, job: str) -> None:
+        self._connection = connection
         self._roster = roster
         self._job = job
         self._clients: dict[int, ClientId] = {}
         self._calls = 0
         self._refusals: dict[int, int] = {}
         self._again: dict[int, int] = {}
-        """Which call asks a node again that refused: the more often it did, the later."""
+        """The call that asks a refusing node again: the more often it refused, the later."""
         self.strangers: dict[int, str] = {}
-        """Nodes that are no client, and why."""
+        """Nodes that are not clients, and why."""
 
     def present(self, *, deadline: float) -> dict[ClientId, int]:
         """Return the node of every client that is connected now, after asking those that are new."""
-        connected = self._line.node_ids()
+        connected = self._connection.node_ids()
         self._calls += 1
         new = [node for node in connected if node not in self._clients and self._calls >= self._again.get(node, 0)]
         if new:
             self._ask(new, deadline)
-        # A client that came back under another number has two entries; only the one that is connected counts, and of
-        # two that are connected the one that spoke last.
+        # A client that reconnected under another node id has two entries; only a connected one counts, and of two
+        # connected ones the last to answer.
         return {client: node for node, client in self._clients.items() if node in set(connected)}
 
     def _ask(self, nodes: list[int], deadline: float) -> None:
@@ -50,7 +50,7 @@ class Directory:
         contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
         silent, why = set(nodes), f"no answer within {deadline:g} s"
         heard: set[ClientId] = set()
-        for node, reply in self._line.ask(contents, group="hello", deadline=deadline):
+        for node, reply in self._connection.ask(contents, group="hello", deadline=deadline):
             silent.discard(node)
             try:
                 client = self._checked(node, reply_bytes(reply), nonces[node])
@@ -61,10 +61,10 @@ class Directory:
                 self._clients[node] = client
                 _log.log(INFO, "f2ed: node %s is client %s", node, client)
                 heard.add(client)
-                # Nobody waits for a dead node or a stranger once everyone has just answered. That everyone is known
-                # would not do: the SuperLink lists dead nodes for a while, and a new one may be their successor.
+                # Once every client has just answered, nobody waits for a dead or unknown node. It is not enough that
+                # every client is known: the SuperLink lists dead nodes for a while, and a new one may replace them.
                 if heard.issuperset(self._roster.keys):
-                    why = "no answer before everyone on the roster had given theirs"
+                    why = "no answer before every client on the roster had answered"
                     break
         for node in silent:
             self._refuse(node, why)
@@ -79,7 +79,7 @@ class Directory:
         hello = _read(reply)
         key = self._roster.keys.get(hello.client)
         if key is None:
-            raise PeerError(f"it says it is client {hello.client}, which is not on the roster")
+            raise PeerError(f"it claims to be client {hello.client}, which is not on the roster")
         if hello.roster != self._roster.digest:
             raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
         verify(key, hello_text(self._job, node, hello.client, nonce), hello.signature)

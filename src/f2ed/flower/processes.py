@@ -1,4 +1,4 @@
-"""Processes on this machine: where a command is, what a process has started, and its end."""
+"""Processes on this machine: finding commands, free ports and descendants, and killing them."""
 
 import os
 import shutil
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["HOST", "free_ports", "kill_each", "offspring", "tool"]
+__all__ = ["HOST", "descendants", "free_ports", "kill_each", "tool"]
 
 HOST = "127.0.0.1"
 
 
 def tool(name: str) -> list[str]:
-    """Return how a command of Flower is started: beside this Python, or wherever it is found."""
+    """Return the path of one of Flower's commands: beside this Python, or on the PATH."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -27,21 +27,21 @@ def tool(name: str) -> list[str]:
 
 
 def free_ports() -> Iterator[int]:
-    """Yield ports on loopback that nobody listens on, no port twice.
+    """Yield distinct free ports on loopback.
 
-    They lie below those that the system gives to outgoing connections: a process that is slow to start finds its port
-    still free.
+    They lie below those that the system assigns to outgoing connections, so the port of a process that is slow to start
+    stays free.
     """
     lowest, count = 20_000, 12_000
     for place in range(count):
         port = lowest + (os.getpid() * 97 + place) % count
         if _is_free(port):
             yield port
-    raise ConfigError(f"no port from {lowest} to {lowest + count - 1} is free on {HOST}; end some programs")
+    raise ConfigError(f"no port from {lowest} to {lowest + count - 1} is free on {HOST}; stop some programs")
 
 
-def offspring(parents: Iterable[int]) -> list[int]:
-    """Return the processes that these started, and those that these started in turn."""
+def descendants(parents: Iterable[int]) -> list[int]:
+    """Return all descendants of these processes."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)  # noqa: S607
     pairs = [(int(pid), int(parent)) for pid, parent in map(str.split, listed.stdout.splitlines())]
     found, nearest = [], set(parents)
@@ -51,7 +51,7 @@ def offspring(parents: Iterable[int]) -> list[int]:
 
 
 def kill_each(processes: Iterable[int]) -> None:
-    """End processes at once; some may have ended already."""
+    """Kill processes; some may have ended already."""
     for each in processes:
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

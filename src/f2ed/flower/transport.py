@@ -1,12 +1,13 @@
 """The protocol's exchange over Flower's grid: requests go out together, replies come in as they arrive.
 
-Whoever is not connected, answers with an error, or is late, has sent nothing: a dropped client, with a reason.
+A client that is not connected, answers with an error, or is late has dropped out; the reason is kept.
 """
 
 import time
 from collections.abc import Iterator, Mapping
 from logging import WARNING, getLogger
 from threading import Lock
+from typing import NamedTuple
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -16,30 +17,38 @@ from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Line", "Round"]
+__all__ = ["Connection", "Deadlines", "RoundExchange"]
 
 _log = getLogger("f2ed.flower")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
-_AT_ONCE = 8
-_LONGER = 10.0
-"""A message outlives its deadline by this many seconds, so that whoever is late is called late and not unheard of."""
+_FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
+_BATCH = 8
+_GRACE = 10.0
+"""A message outlives its deadline by this many seconds, so that a late reply is reported as late, not as unknown."""
 
 
-class Line:
-    """Asks nodes, and yields what they answer until all did or time is up. May be used from several threads."""
+class Deadlines(NamedTuple):
+    """How long nodes may take, in seconds."""
+
+    step: float
+    train: float
+    """For the step in which they train."""
+
+
+class Connection:
+    """Asks nodes and yields their answers until all have come or time is up. May be used from several threads."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._one_at_a_time = Lock()
+        self._lock = Lock()
 
     def node_ids(self) -> list[int]:
-        """Return who is connected."""
-        with self._one_at_a_time:
+        """Return the nodes that are connected."""
+        with self._lock:
             return list(self._grid.get_node_ids())
 
     def ask(self, contents: Mapping[int, RecordDict], *, group: str, deadline: float) -> Iterator[tuple[int, Message]]:
-        """Send each node its content and yield (node, reply) as replies come; nodes that are late are left out."""
+        """Send each node its content and yield (node, reply) in the order of arrival; late nodes are left out."""
         yield from self.ask_each({node: (content, deadline) for node, content in contents.items()}, group=group)
 
     def ask_each(
@@ -48,10 +57,10 @@ class Line:
         """Do the same with a deadline of its own for each node."""
         since = time.monotonic()
         messages = [
-            Message(content, node, "train", ttl=deadline + _LONGER, group_id=group)
+            Message(content, node, "train", ttl=deadline + _GRACE, group_id=group)
             for node, (content, deadline) in contents.items()
         ]
-        with self._one_at_a_time:
+        with self._lock:
             pushed = list(self._grid.push_messages(messages))
         waiting = {each: node for each, node in zip(pushed, contents, strict=False) if each}
         pause = _FIRST_PAUSE
@@ -64,49 +73,47 @@ class Line:
             waiting = {each: node for each, node in waiting.items() if contents[node][1] > passed}
             if waiting:
                 time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _MAX_PAUSE)
 
     def _pull(self, messages: list[str]) -> Iterator[Message]:
-        """Yield the replies that have come, a few at a time: an upload may be large, and there may be many."""
-        for start in range(0, len(messages), _AT_ONCE):
-            with self._one_at_a_time:
-                replies = list(self._grid.pull_messages(messages[start : start + _AT_ONCE]))
+        """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
+        for start in range(0, len(messages), _BATCH):
+            with self._lock:
+                replies = list(self._grid.pull_messages(messages[start : start + _BATCH]))
             while replies:
                 yield replies.pop()
 
 
-class Round:
+class RoundExchange:
     """The exchange of one round. The model travels only with the requests that ask for an update."""
 
     def __init__(
         self,
-        line: Line,
+        connection: Connection,
         nodes: Mapping[ClientId, int],
         *,
         number: int,
         model: bytes,
         arrays: ArrayRecord,
         config: ConfigRecord,
-        deadline: float,
-        train_deadline: float,
+        deadlines: Deadlines,
     ) -> None:
-        self._line = line
+        self._connection = connection
         self._nodes = nodes
         self._number = number
         self.model = model
         self._arrays = arrays
         self._config = config
-        self._deadline = deadline
-        self._train_deadline = train_deadline
+        self._deadlines = deadlines
         self.errors: dict[ClientId, str] = {}
-        """Why a client was not heard, where more is known than that it was silent."""
+        """Why a client did not answer, where more is known than its silence."""
 
     def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
         """Deliver requests and yield replies in the order of arrival."""
         self.errors |= {client: "not connected" for client in requests if client not in self._nodes}
         there = {self._nodes[client]: client for client in requests if client in self._nodes}
         contents = {node: self._content(requests[client]) for node, client in there.items()}
-        for node, reply in self._line.ask_each(contents, group=str(self._number)) if contents else ():
+        for node, reply in self._connection.ask_each(contents, group=str(self._number)) if contents else ():
             client = there.pop(node)
             try:
                 heard = reply_bytes(reply)
@@ -118,8 +125,8 @@ class Round:
         self.errors |= {client: f"late: no reply within {contents[node][1]:g} s" for node, client in there.items()}
 
     def _content(self, request: bytes) -> tuple[RecordDict, float]:
-        """Return what a client is sent, and how long it may take."""
+        """Return the content of a request, and its deadline."""
         settings = ConfigRecord({"request": request, "model": self.model})
         if not read_request(request).asks_update:
-            return request_content(settings), self._deadline
-        return request_content(settings, arrays=self._arrays, config=self._config), self._train_deadline
+            return request_content(settings), self._deadlines.step
+        return request_content(settings, arrays=self._arrays, config=self._config), self._deadlines.train

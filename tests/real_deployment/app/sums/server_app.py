@@ -8,6 +8,7 @@ from flwr.serverapp import ServerApp
 from f2ed import Mean
 from f2ed.flower import F2ed
 from f2ed.flower import transport as exchange
+from f2ed.flower.transport import Deadlines
 from sums.desk import Desk
 from sums.task import CLIP, start
 from sums.watched import Clock, Watched
@@ -19,10 +20,30 @@ class Ended(Exception):
     """The test has seen enough."""
 
 
+class Supervised(F2ed):
+    """A server that shows every model, and waits after each round until the test wants another."""
+
+    desk = None
+
+    def _publish(self, progress, journal, evaluate_fn, result):
+        super()._publish(progress, journal, evaluate_fn, result)
+        self.pause(progress.round, progress.arrays)
+
+    def pause(self, number, model):
+        file = io.BytesIO()
+        np.save(file, model["x"].numpy())
+        self.desk.record(f"models/{number}.npy", file.getvalue())
+        self.desk.put(f"ended/{number}")
+        wanted = self.desk.wait(f"begin/{number + 1}")
+        if wanted == "end":
+            raise Ended
+        self._deadlines = Deadlines(600.0, float(wanted))
+
+
 @app.main()
 def main(grid, context):
     settings = context.run_config
-    strategy = F2ed(
+    strategy = (Supervised if settings["desk"] else F2ed)(
         roster=settings["f2ed-roster"],
         estimator=Mean(),
         mode=settings["f2ed-mode"],
@@ -33,7 +54,7 @@ def main(grid, context):
         deadline=600.0,
         train_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
-        audit=settings["f2ed-audit"],
+        records=settings["f2ed-records"],
     )
     arrays = ArrayRecord({"x": Array(start())})
     if not settings["desk"]:
@@ -46,19 +67,15 @@ def main(grid, context):
         unprotected(grid, arrays, nodes=len(strategy.roster.clients))
         desk.put("plain")
 
-    def after(number, model):
-        """Show the model, and wait until the test wants another round."""
-        file = io.BytesIO()
-        np.save(file, model["x"].numpy())
-        desk.record(f"models/{number}.npy", file.getvalue())
-        desk.put(f"ended/{number}")
-        wanted = desk.wait(f"begin/{number + 1}")
-        if wanted == "end":
-            raise Ended
-        strategy._deadlines = 600.0, float(wanted)
+    strategy.desk = desk
+
+    def before(number, model):
+        """Show the model that the run begins with."""
+        if not strategy.records:
+            strategy.pause(number, model)
 
     try:
-        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1000, evaluate_fn=after)
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1000, evaluate_fn=before)
     except Ended:
         return
 

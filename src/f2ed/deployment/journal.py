@@ -1,0 +1,266 @@
+"""The journal of a deployment: its records, in the format that simulations write, and the lines of its log."""
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from logging import INFO, WARNING, getLogger
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from f2ed.core.errors import ConfigError
+from f2ed.core.files import append, write_atomic
+from f2ed.deployment.preflight import announce, leak_forecast, noise_forecast
+from f2ed.deployment.settings import ServerSettings
+from f2ed.guarantees import LeakFollower, Unopened
+from f2ed.protocol.aggregation import Audit, StepResult
+from f2ed.protocol.dp import Ledger
+from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.records import (
+    LeakReading,
+    NoiseRecord,
+    Plugin,
+    RoundRecord,
+    RunHeader,
+    Seconds,
+    line,
+    read,
+    settings_digest,
+)
+from f2ed.records.grading import Region
+
+__all__ = ["History", "Journal", "RecordFile", "RoundOutcome", "round_line", "run_header"]
+
+_log = getLogger("f2ed.deployment")
+
+
+class History(NamedTuple):
+    """What past rounds opened, for the accounts of privacy that run over all rounds."""
+
+    ledger: Ledger = Ledger()
+    unopened: tuple[Unopened, ...] = ()
+    """One for each round."""
+
+    def after(self, audit: Audit, assignment: Assignment) -> "History":
+        """Add a round."""
+        opened = {each.shard: each.survivors for each in audit.shards if each.survivors}
+        return History(self.ledger.charge(audit.privacy_costs), (*self.unopened, Unopened.of(assignment, opened)))
+
+
+class RoundOutcome(NamedTuple):
+    """What a round came to, for its record. It names clients and reasons and holds nothing of any update."""
+
+    audit: Audit
+    result: StepResult
+    errors: dict[ClientId, str]
+    """Why a client did not answer, where more is known than the protocol, which saw only silence."""
+    seconds: Seconds
+
+
+def run_header(
+    settings: ServerSettings, *, rounds: int, dimension: int, seed: int | None, versions: dict[str, str]
+) -> RunHeader:
+    """Describe a run; the seed of the estimator's draws is recorded only if the operator chose it."""
+    roster, stated = settings.roster, settings.stated()
+    return RunHeader(
+        source="deployment",
+        name=roster.name,
+        digest=settings_digest(stated),
+        settings=stated,
+        versions={"f2ed": version("f2ed"), "python": platform.python_version(), "numpy": np.__version__} | versions,
+        estimator=Plugin.of(settings.estimator),
+        rounds=rounds,
+        clients=len(roster.clients),
+        shards=roster.assignment(0).shards,
+        mode=settings.mode,
+        crowd=settings.crowd,
+        guarantee=msgspec.to_builtins(settings.guarantee(roster.shards)),
+        tolerated=settings.estimator.assumed_f(roster.shards),
+        dimension=dimension,
+        seed=seed or 0,
+        forecast=leak_forecast(settings, rounds=rounds),
+        noise=_noise_record(settings, dimension, rounds),
+        started=_now(),
+    )
+
+
+def _noise_record(settings: ServerSettings, dimension: int, rounds: int) -> NoiseRecord | None:
+    cost = noise_forecast(settings, coordinates=dimension, rounds=rounds)
+    if cost is None:
+        return None
+    return NoiseRecord(
+        noise_multiplier=cost.noise_multiplier,
+        delta=cost.delta,
+        clip_norm=cost.clip_norm,
+        shard=cost.shard_deviation,
+        shard_norm=cost.shard_norm,
+        colluders=settings.protocol.colluders,
+    )
+
+
+class Journal:
+    """Follows a run: describes each round, logs it, and writes it to the file of records, if there is one."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        header: RunHeader,
+        path: Path | None,
+        *,
+        history: History,
+        last: RoundRecord | None,
+    ) -> None:
+        self.history = history
+        self._settings = settings
+        self._header = header
+        self._leak = LeakFollower(settings.roster.assignment, settings.roster.keys)
+        announce(header, settings.roster)
+        self._file = None if path is None else RecordFile(path, header, done=len(history.unopened), last=last)
+
+    def describe(self, outcome: RoundOutcome) -> RoundRecord:
+        """Return the record of a round and charge what it cost."""
+        audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
+        self.history = self.history.after(audit, self._settings.roster.assignment(audit.round))
+        return _round_record(
+            outcome,
+            guarantee="nothing" if held is None else held.region,
+            leak=self._leak(self.history.unopened),
+            dp_epsilon=self._dp_epsilon(audit),
+        )
+
+    def log(self, record: RoundRecord) -> None:
+        """Log a round in one line, and a line for each shard that was not used."""
+        _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
+        for shard, why in record.excluded.items():
+            _log.warning("f2ed: shard %s was not used: %s", shard, why)
+
+    def write(self, record: RoundRecord) -> None:
+        """Put a round on file."""
+        if self._file is not None:
+            self._file.write(record)
+
+    def _dp_epsilon(self, audit: Audit) -> float | dict[ClientId, float] | None:
+        """Return what everyone has spent, as one number where it is the same for all; None without noise."""
+        if self._settings.noise is None:
+            return None
+        members = sorted(client for each in audit.shards for client in each.members)
+        spent = self.history.ledger.dp_epsilon(members, delta=self._settings.noise.delta)
+        return spent[members[0]] if len(set(spent.values())) == 1 else spent
+
+
+def _round_record(
+    outcome: RoundOutcome,
+    *,
+    guarantee: Region,
+    leak: LeakReading,
+    dp_epsilon: float | dict[ClientId, float] | None,
+) -> RoundRecord:
+    """Describe a round."""
+    audit, estimate = outcome.audit, outcome.result.estimate
+    excluded, weights = dict(audit.missing), None
+    if estimate is not None:
+        excluded |= {audit.opened[row]: "not finite" for row in estimate.excluded}
+        if estimate.weights is not None:
+            by_shard = dict(zip(audit.opened, estimate.weights, strict=True))
+            weights = tuple(float(by_shard.get(each.shard, 0.0)) for each in audit.shards)
+    dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
+    clients = sum(len(each.members) for each in audit.shards)
+    return RoundRecord(
+        round=audit.round,
+        skipped=outcome.result.skipped,
+        weights=weights,
+        excluded=dict(sorted(excluded.items())),
+        dropped={client: outcome.errors.get(client, why) for client, why in sorted(dropped.items())},
+        eigenvalue=None if estimate is None else estimate.eigenvalue,
+        iterations=0 if estimate is None else estimate.iterations,
+        stopped="" if estimate is None else estimate.stopped,
+        step=0.0 if estimate is None else float(np.linalg.norm(np.asarray(estimate.mean, np.float64))),
+        crowd=audit.crowd,
+        clipped=sum(each.clipped for each in audit.shards),
+        shortened=sum(each.shortened for each in audit.shards),
+        bytes_up=round(sum(each.bytes_up for each in audit.shards) / clients),
+        bytes_down=round(sum(each.bytes_down for each in audit.shards) / clients),
+        guarantee=guarantee,
+        dp_epsilon=dp_epsilon,
+        leak=leak,
+        seconds=outcome.seconds,
+        ended=_now(),
+    )
+
+
+def round_line(header: RunHeader, record: RoundRecord) -> str:
+    """Return one line for the operator; rounds count from 1 here, as they do in Flower."""
+    shards = len(header.shards)
+    opened = shards - len(record.excluded)
+    moved = "model updated" if record.skipped is None else f"SKIPPED, the model is unchanged: {record.skipped}"
+    crowd = f", every update hidden among at least {record.crowd} clients" if opened else ""
+    parts = [
+        f"round {record.round + 1}: {moved}",
+        f"{opened} of {shards} shards opened{' IN THE CLEAR' if header.mode == 'clear' else crowd}",
+    ]
+    if record.leak is not None and record.leak.exposed:
+        parts.append(f"THE ROUNDS SO FAR EXPOSE {record.leak.exposed} CLIENTS")
+    if record.max_dp_epsilon is not None:
+        parts.append(f"epsilon at most {record.max_dp_epsilon:.3g}")
+    malicious = header.guarantee["malicious"]
+    parts.append(f"assuming {malicious} malicious: {record.guarantee}" if malicious else "no attacker assumed")
+    if rejected := _rejected(record):
+        parts.append(f"rejected: shard {', '.join(map(str, rejected))}")
+    if record.dropped:
+        names = "; ".join(f"client {client}: {why}" for client, why in list(record.dropped.items())[:3])
+        parts.append(f"{len(record.dropped)} dropped ({names})")
+    return "; ".join([*parts, f"{record.seconds.total:.1f} s"])
+
+
+def _rejected(record: RoundRecord) -> list[int]:
+    """Return the shards that opened and were given no weight."""
+    return [
+        shard
+        for shard, weight in enumerate(record.weights or ())
+        if weight == 0 and shard not in record.excluded and record.skipped is None
+    ]
+
+
+class RecordFile:
+    """A file of records that survives restarts of its writer: no round is missing, none is written twice."""
+
+    def __init__(self, path: Path, header: RunHeader, *, done: int, last: RoundRecord | None = None) -> None:
+        """Begin the file, or continue it after `done` rounds, of which `last` may not have been written."""
+        self._path = path
+        written = self._continue(header, done) if path.exists() else self._begin(header)
+        if last is not None and last.round >= written:
+            self.write(last)
+
+    def write(self, record: RoundRecord) -> None:
+        """Add a round; once this returns, a crash no longer loses it."""
+        append(self._path, line(record))
+
+    def _begin(self, header: RunHeader) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._path, line(header), mode=0o644)
+        return 0
+
+    def _continue(self, header: RunHeader, done: int) -> int:
+        """Check that the file belongs to this run and cut off an unfinished line; return how many rounds it holds."""
+        found = read(self._path)
+        before = found.header
+        if (before.source, before.name) != (header.source, header.name):
+            raise ConfigError(
+                f"{self._path} holds the records of {before.name!r} ({before.source}), and this is {header.name!r} "
+                f"({header.source}); name another file"
+            )
+        rounds = found.rounds[-1].round + 1 if found.rounds else 0
+        if rounds > done:
+            raise ConfigError(
+                f"{self._path} holds {rounds} rounds, and this run continues after round {done}; name another file, or "
+                "the checkpoint that belongs to these records"
+            )
+        header = msgspec.structs.replace(header, started=before.started)
+        write_atomic(self._path, line(header) + b"".join(map(line, found.rounds)), mode=0o644)
+        return rounds
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,95 @@
+"""What the opened sums of many rounds reveal is forecast at the start and measured in every round."""
+
+import msgspec
+import numpy as np
+
+from f2ed.deployment.journal import round_line
+from f2ed.deployment.keyfiles import read_private
+from f2ed.deployment.roster import signed, write_roster
+from f2ed.guarantees import exposure
+from f2ed.protocol.sharding import Batches, EveryRound
+from f2ed.records import read
+from tests.flower.fake_grid import (
+    model,
+    moved_by,
+    server,
+    vector,
+)
+
+MODES = ["all-or-nothing", "dropout-tolerant"]
+
+
+def with_schedule(tmp_path, roster, schedule, shards):
+    """Sign the roster of the tests again; its nodes read it from the file."""
+    authority = read_private(tmp_path / "authority.key")
+    changed = signed(roster, authority, shards=shards, min_crowd=2, schedule=schedule, seed=bytes(32))
+    write_roster(tmp_path / "roster.json", changed)
+    return changed
+
+
+def what_the_sums_reveal(roster, rounds):
+    return exposure(len(roster.clients), [roster.assignment(turn).shards for turn in range(rounds)])
+
+
+def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_rounds(federation, tmp_path, caplog):
+    grid, _, roster = federation(count=6)
+    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    leader = server(roster, records=tmp_path / "run.jsonl")
+    leader.start(grid, model(), num_rounds=12)
+    assert "determine all 6 clients individually" in caplog.text
+    true, last = what_the_sums_reveal(roster, 12), leader.records[-1]
+    assert tuple(each.leak.rank for each in leader.records) == true.ranks
+    assert (last.leak.exposed, last.leak.first) == (true.exposed, true.first)
+    log = read(tmp_path / "run.jsonl")
+    exposing = msgspec.structs.replace(last, leak=msgspec.structs.replace(last.leak, exposed=5))
+    assert "THE ROUNDS SO FAR EXPOSE 5 CLIENTS" in round_line(log.header, exposing)
+
+
+def test_fixed_shards_expose_nobody(federation, caplog):
+    grid, _, roster = federation(count=6)
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=4)
+    assert "determine no single client" in caplog.text
+    assert {(each.leak.rank, each.leak.exposed, each.leak.first) for each in leader.records} == {(2, 0, None)}
+    assert "EXPOSE" not in caplog.text
+
+
+def test_batches_stay_together_in_a_deployment(federation, tmp_path):
+    grid, _, roster = federation(count=8)
+    roster = with_schedule(tmp_path, roster, Batches(2), 2)
+    leader = server(roster, schedule="batches")
+    result = leader.start(grid, model(), num_rounds=8)
+    np.testing.assert_allclose(
+        vector(result.arrays), moved_by([roster.assignment(turn).shards for turn in range(8)]), atol=2e-5
+    )
+    assert tuple(each.leak.rank for each in leader.records) == what_the_sums_reveal(roster, 8).ranks
+    assert leader.records[-1].leak.exposed == 0
+
+
+def test_dropouts_before_a_checkpoint_are_remembered(federation, tmp_path):
+    def lead(run_id, rounds, *, missing=None):
+        grid, nodes, _ = federation(count=10, run_id=run_id)
+        if missing is not None:
+            nodes[missing].connected = False
+        leader = server(
+            roster, checkpoint=tmp_path / "model.checkpoint", mode="dropout-tolerant", min_crowd=2, wait_for_nodes=0
+        )
+        leader.start(grid, model(), num_rounds=rounds)
+        return leader.records[-1].leak
+
+    _, _, roster = federation(count=10)
+    missing = roster.assignment(0).shards[0][0]
+    # A sum with the client and one without it, one of them before the restart, give the client away.
+    assert lead(1, 1, missing=missing).exposed == 0
+    assert lead(2, 2).exposed == 1
+
+
+def test_rounds_before_a_checkpoint_count(federation, tmp_path):
+    path = tmp_path / "model.checkpoint"
+    grid, _, roster = federation(count=6, run_id=1)
+    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    server(roster, checkpoint=path).start(grid, model(), num_rounds=3)
+    grid, _, _ = federation(count=6, run_id=2)
+    leader = server(roster, checkpoint=path)
+    leader.start(grid, model(), num_rounds=4)
+    assert leader.records[0].leak.rank == what_the_sums_reveal(roster, 4).ranks[-1]
