@@ -167,7 +167,7 @@ def _by_optimization(data: Data, settings: AuditSettings) -> Iterator[Finding | 
         scores = ImageScores()
         # Only as many images as an interval needs: this is the slow part.
         for trial in range(max(1, min(settings.trials, 8 // size))):
-            rng = stream(settings.seed, "audit", "optimization", size, trial)
+            rng = stream(settings.seed, "audit", "optimisation", size, trial)
             shard = draw_shard(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             true = as_pixels(_together(shard).images, data.black, data.white)
@@ -178,7 +178,7 @@ def _by_optimization(data: Data, settings: AuditSettings) -> Iterator[Finding | 
             if trial == 0:
                 caption = f"shard of {size}, untrained convolutional model"
                 yield Picture(f"optimization_{size}", caption, side_by_side(true, found))
-        yield from scores.findings(tally, size, stream(settings.seed, "intervals", "optimization", size))
+        yield from scores.findings(tally, size, stream(settings.seed, "intervals", "optimisation", size))
 
 
 def _meter(settings: AuditSettings) -> Iterator[ScheduleLeak]:
