@@ -63,7 +63,7 @@ def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp
     added = [json.loads(line) for line in records.read_text().splitlines()][1 + len(before.rounds) :]
     assert {line["record"] for line in added} == {"audit", "picture"}
     assert {"inversion", "disaggregation"} <= {line.get("attack") for line in added}
-    assert "the sums of all rounds together determine no single client" in (tmp_path / "out" / "audit.md").read_text()
+    assert "the sums of all rounds determine no single client" in (tmp_path / "out" / "audit.md").read_text()
     page = write_page([records], tmp_path / "p.html")
     assert page.problems == ()
     assert "data:image/png;base64,iVBOR" in page.path.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def test_parts_may_vary_different_settings(f2ed, tmp_path):
 
 def test_the_page_is_about_the_runs_of_this_command_alone(f2ed, file, tmp_path):
     f2ed("run", file, "--rounds", "1")
-    f2ed("run", file, "--only", "mean")
+    f2ed("run", file, "--only", ", mean")
     text = (tmp_path / "runs" / "small" / "index.html").read_text()
     assert "<h1>Small</h1>" in text
     assert "All runs (2)" in text

@@ -1,4 +1,4 @@
-"""What came of a grid, said in sentences."""
+"""The summary of a grid, in sentences."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def run(attack, estimator, accuracy, success=None, *, arm=None, **changes):
     return RunLog(header, tuple(rounds))
 
 
-def promised(region):
+def stated(region):
     return {"malicious": 1, "shards": 4, "region": region}
 
 
@@ -67,28 +67,28 @@ def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
     said = summarize(GRID).verdict
     assert said[0] == "Without an attack filter-l2 reaches 94% and plain averaging 95%."
     assert said[1] == (
-        "Under tma, filter-l2: accuracy 93.5%, 0.5 points less than without the attack. "
-        "Plain averaging: accuracy 70%, 25 points less than without the attack."
+        "Under trimmed-mean-attack, filter-l2: accuracy 93.5%, 0.5 points below without the attack. "
+        "Plain averaging: accuracy 70%, 25 points below without the attack."
     )
     assert said[2] == (
-        "Under mra, filter-l2: accuracy 94%, as without the attack; the attack succeeds in 0.4% of inputs. "
-        "Plain averaging: accuracy 95%, as without the attack; the attack succeeds in 99% of inputs."
+        "Under model-replacement, filter-l2: accuracy 94%, the same as without the attack; the attack succeeds on 0.4% "
+        "of inputs. Plain averaging: accuracy 95%, the same as without the attack; the attack succeeds on 99% of inputs."
     )
 
 
-def test_outcomes_say_what_was_lost_and_believed():
-    outcome = summarize(GRID).outcomes[2]
-    assert outcome.below == pytest.approx(25.0)
-    assert outcome.contaminated_weight == pytest.approx(0.1)
-    assert outcome.seconds == 1.0
-    assert summarize(GRID).outcomes[0].below is None
+def test_results_state_the_loss_and_the_weight_on_contaminated_shards():
+    result = summarize(GRID).results[2]
+    assert result.lost == pytest.approx(25.0)
+    assert result.contaminated_weight == pytest.approx(0.1)
+    assert result.seconds == 1.0
+    assert summarize(GRID).results[0].lost is None
 
 
 def test_runs_alone_are_described_alone():
     attacked, calm = (
         summarize([run(attack, "median", 0.7, arm={})]).verdict[0] for attack in ("trimmed-mean-attack", "none")
     )
-    assert attacked == "Under tma, median: accuracy 70%, with no run without an attack to compare it with."
+    assert attacked == "Under trimmed-mean-attack, median: accuracy 70%, with no attack-free run to compare with."
     assert calm == "Without an attack median reaches 70%."
 
 
@@ -107,19 +107,22 @@ def test_other_axes_are_named():
 
 
 @pytest.mark.parametrize(
-    ("changes", "remark"),
+    ("changes", "finding"),
     [
-        ({"guarantee": promised("experience")}, "Guarantee: none, experience only. 1 malicious client can spoil 25%"),
-        ({"guarantee": promised("nothing")}, "no rule can help"),
-        ({"clipped_honest": 3}, "Clipping: honest updates were cut off: raise clip"),
-        ({"excluded": {1: "closed"}}, "Left out: in 2 of 2 rounds some rows had no say"),
-        ({"crowd": 4}, "Privacy: every update was hidden among at least 4 clients."),
+        (
+            {"guarantee": stated("experience")},
+            "Guarantee: none. 1 malicious client can contaminate up to 25% of 4 shards",
+        ),
+        ({"guarantee": stated("nothing")}, "no estimator can tell which rows are honest"),
+        ({"clipped_honest": 3}, "Clipping: honest updates were clipped: raise clip_value"),
+        ({"excluded": {1: "closed"}}, "Excluded: in 2 of 2 rounds some rows did not take part"),
+        ({"crowd": 4}, "Privacy: every update is hidden in a crowd of at least 4 clients."),
         ({"rounds": 5}, "Not finished: 0 of 1 run has reached"),
     ],
 )
-def test_what_a_reader_should_know_is_remarked(changes, remark):
+def test_what_a_reader_should_know_is_stated(changes, finding):
     assert any(
-        remark in sentence for sentence in summarize([run("trimmed-mean-attack", "median", 0.7, **changes)]).verdict
+        finding in sentence for sentence in summarize([run("trimmed-mean-attack", "median", 0.7, **changes)]).verdict
     )
 
 
@@ -127,10 +130,12 @@ ATTACKED = [("none", 0.9), ("trimmed-mean-attack", 0.2)]
 
 
 def test_a_theorem_that_did_not_help_is_called_broken():
-    said = [run(attack, "filter-l2", reached, guarantee=promised("theorem")) for attack, reached in ATTACKED]
-    assert any("Broken all the same by tma" in sentence for sentence in summarize(said).verdict)
+    said = [run(attack, "filter-l2", reached, guarantee=stated("theorem")) for attack, reached in ATTACKED]
+    assert any(
+        "FilterL2 was broken nevertheless by trimmed-mean-attack" in sentence for sentence in summarize(said).verdict
+    )
 
 
 def test_a_run_without_rounds_is_left_out():
     empty = RunLog(GRID[0].header, ())
-    assert summarize([empty]).outcomes == ()
+    assert summarize([empty]).results == ()
