@@ -72,7 +72,8 @@ def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
     )
     assert said[2] == (
         "Under model-replacement, filter-l2: accuracy 94%, the same as without the attack; the attack succeeds on 0.4% "
-        "of inputs. Plain averaging: accuracy 95%, the same as without the attack; the attack succeeds on 99% of inputs."
+        "of inputs. "
+        "Plain averaging: accuracy 95%, the same as without the attack; the attack succeeds on 99% of inputs."
     )
 
 

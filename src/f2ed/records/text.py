@@ -201,7 +201,7 @@ def round_line(record: RoundRecord, header: RunHeader) -> str:
     elif record.crowd:
         parts.append(f"crowd of at least {record.crowd}")
     if record.leak is not None and record.leak.exposed:
-        parts.append(f"ALL ROUNDS TOGETHER REVEAL {plural(record.leak.exposed, 'CLIENT')}")
+        parts.append(f"ALL ROUNDS TOGETHER REVEAL {record.leak.exposed} OF {header.clients} CLIENTS")
     if record.max_dp_epsilon is not None:
         parts.append(f"epsilon at most {record.max_dp_epsilon:.3g}")
     if malicious := header.guarantee.get("malicious"):
