@@ -1,1 +1,1 @@
-"""The figures of the paper: what was run, what it came to, and how it compares."""
+"""Everything computed about the paper: its figures, comparisons with its numbers, and the worst cases."""

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: tables, and what they say in plain words."""
+"""Compare our results with the paper's: tables and sentences."""
 
 from collections.abc import Sequence
 from typing import final
@@ -7,17 +7,18 @@ import msgspec
 
 from f2ed.experiments.reproduction.outcomes import Measured, Panel
 from f2ed.experiments.reproduction.paper import released, stated
+from f2ed.records.grading import grade
 
 __all__ = [
     "CLOSE",
     "OURS",
     "THEIRS",
     "Table",
+    "against_paper",
+    "against_released",
     "against_shards",
     "agreement",
     "behind",
-    "beside_the_paper",
-    "beside_the_records",
     "by_shards",
     "every_arm",
     "minority",
@@ -27,21 +28,20 @@ __all__ = [
 OURS = "FilterL2"
 THEIRS = "FilterL2 (paper)"
 CLOSE = 0.005
-"""What counts as close to the best: half a point, the difference between two seeds."""
-_LOST, _FOOLED = 0.02, 0.25
-# The released code has no ResNet18: with it DBA is the inventors', as the paper's appendix says.
+"""Half a point counts as close to the best: two seeds may differ by as much."""
+# The released code has no ResNet18: DBA with it is the original attack, as in the paper's appendix.
 _ONE_VARIANT = {"none", "DBA ResNet18"}
 
 
 @final
 class Table(msgspec.Struct, frozen=True):
-    """A table of texts; numbers stand to the right."""
+    """A table of strings; numbers are aligned to the right."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
-    """How many columns are names."""
+    """The number of name columns."""
 
     def markdown(self) -> str:
         """Return it as Markdown, without its title."""
@@ -49,14 +49,11 @@ class Table(msgspec.Struct, frozen=True):
         return "".join(f"| {' | '.join(row)} |\n" for row in (self.head, tuple(rule), *self.rows))
 
 
-def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
-    """Set each number that the paper states beside ours; a difference above zero is in our favor.
-
-    The spoilt weight is what shards (or clients) with an attacker had in the last rounds.
-    """
+def against_paper(figure: str, panels: Sequence[Panel]) -> Table:
+    """Compare each number stated in the paper with ours; a positive difference is in our favor."""
     rows = []
     for panel in panels:
-        attack = _as_the_authors_ran_it(panel)
+        attack = _released_attack(panel)
         if attack is None:
             continue
         for arm in (OURS, "Mean"):
@@ -70,18 +67,18 @@ def beside_the_paper(figure: str, panels: Sequence[Panel]) -> Table:
         "measured",
         "rule",
         "ours",
-        "spoilt weight",
-        "the authors' FilterL2, run here",
-        "the paper",
+        "weight on contaminated rows",
+        "released FilterL2, run here",
+        "paper",
     )
-    return Table("Beside the paper's numbers", (*head, "difference", ""), tuple(rows), 4)
+    return Table("Compared with the paper", (*head, "difference", ""), tuple(rows), 4)
 
 
-def beside_the_records(figure: str, panels: Sequence[Panel]) -> Table:
-    """Set what the authors' own runs ended with beside ours, rule by rule; both FilterL2 stand beside theirs."""
+def against_released(figure: str, panels: Sequence[Panel]) -> Table:
+    """Compare the final values of the released logs with ours; both FilterL2 are compared with theirs."""
     rows = []
     for panel in panels:
-        attack = _as_the_authors_ran_it(panel)
+        attack = _released_attack(panel)
         if attack is None:
             continue
         for rule, value in released(figure, panel.data, attack).items():
@@ -90,14 +87,14 @@ def beside_the_records(figure: str, panels: Sequence[Panel]) -> Table:
                 difference = "" if ours is None else f"{100 * (ours.mean - value) + 0.0:+.2f}"
                 names = (panel.data, attack, panel.measure, arm)
                 rows.append((*names, number(ours), f"{100 * value:.2f}", difference))
-    head = ("data", "attack", "measured", "rule", "ours", "the authors' record", "ours - theirs")
-    return Table("Beside the authors' own records", head, tuple(rows), 4)
+    head = ("data", "attack", "measured", "rule", "ours", "released log", "ours - theirs")
+    return Table("Compared with the released logs", head, tuple(rows), 4)
 
 
-def _as_the_authors_ran_it(panel: Panel) -> str | None:
-    """Return the name of a panel's attack if it is in the authors' variant, or has none."""
+def _released_attack(panel: Panel) -> str | None:
+    """Return the name of a panel's attack if it is the released variant or the only one."""
     attack, _, variant = panel.attack.partition(" (")
-    return attack if variant == "authors)" or attack in _ONE_VARIANT else None
+    return attack if variant == "released)" or attack in _ONE_VARIANT else None
 
 
 def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...]:
@@ -110,7 +107,7 @@ def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...
         panel.measure,
         arm,
         number(ours),
-        "" if ours is None or ours.spoilt is None else f"{100 * ours.spoilt:.1f} %",
+        "" if ours is None or ours.contaminated_weight is None else f"{100 * ours.contaminated_weight:.1f} %",
         number(theirs) if arm == OURS else "",
         f"{100 * value:.2f}",
         "" if gain is None else f"{100 * gain + 0.0:+.2f}",
@@ -125,7 +122,7 @@ def _verdict(gain: float) -> str:
 
 
 def every_arm(panels: Sequence[Panel], data: str) -> Table:
-    """Set all rules that were run against all attacks on one data set."""
+    """Tabulate all rules that were run against all attacks on one data set."""
     here = [panel for panel in panels if panel.data == data]
     arms = list(dict.fromkeys(arm for panel in here for arm, found in panel.arms.items() if found is not None))
     head = ("rule", *(f"{panel.attack}: {panel.measure}" for panel in here))
@@ -134,18 +131,18 @@ def every_arm(panels: Sequence[Panel], data: str) -> Table:
 
 
 def by_shards(panels: Sequence[Panel]) -> Table:
-    """Set the number of shards against what was measured, for each attack and rule that was run."""
+    """Tabulate the results by number of shards, for each attack and rule that was run."""
     lines = against_shards(panels)
     rows = []
     for shards in sorted({shards for points in lines.values() for shards in points}):
         here = [points.get(shards) for points in lines.values()]
-        tainted = max(found.tainted for found in here if found is not None)
-        rows.append((str(shards), str(tainted), *map(number, here)))
-    return Table("The number of shards", ("shards", "with an attacker", *lines), tuple(rows))
+        contaminated = max(found.contaminated for found in here if found is not None)
+        rows.append((str(shards), str(contaminated), *map(number, here)))
+    return Table("The number of shards", ("shards", "contaminated", *lines), tuple(rows))
 
 
 def against_shards(panels: Sequence[Panel]) -> dict[str, dict[int, Measured]]:
-    """Return what was measured by the number of shards, for each attack and rule that was run."""
+    """Return the results by number of shards, for each attack and rule that was run."""
     lines: dict[str, dict[int, Measured]] = {}
     for panel in panels:
         for arm, measured in panel.arms.items():
@@ -156,20 +153,20 @@ def against_shards(panels: Sequence[Panel]) -> dict[str, dict[int, Measured]]:
 
 
 def minority(panels: Sequence[Panel]) -> list[str]:
-    """Say how each rule fares where fewer than half of the shards have an attacker, and where more have."""
-    said = []
+    """Describe the results with a contaminated minority of the shards, and with half or more contaminated."""
+    sentences = []
     for name, points in against_shards(panels).items():
         few, many = (
             [end.mean for shards, end in points.items() if end.outnumbered(shards) == outnumbered]
             for outnumbered in (False, True)
         )
         parts = [
-            f"{_range(ends)} where {where} of the shards have an attacker"
+            f"{_range(ends)} with {where} of the shards contaminated"
             for ends, where in ((few, "fewer than half"), (many, "half or more"))
             if ends
         ]
-        said.append(f"{name} {', '.join(parts)}.")
-    return said
+        sentences.append(f"{name} {', '.join(parts)}.")
+    return sentences
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -178,75 +175,79 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:
-    """Say where an arm is neither best nor close to it, the worst first; then, in one sentence, where it is."""
+    """Describe where an arm is not close to the best, the worst first; then count where it is."""
     gaps = [(panel, gap) for panel in panels if (gap := panel.gap(arm)) is not None]
     far = sorted((each for each in gaps if each[1].size > CLOSE), key=lambda each: -each[1].size)
-    said = [
+    sentences = [
         f"{panel.data}, {panel.attack}: {arm} is {100 * gap.size:.1f} points behind {gap.best} "
         f"({panel.measure} {number(gap.mine)} against {number(gap.theirs)})."
         for panel, gap in far
     ]
     missing = [panel for panel in panels if panel.gap(arm) is None]
     if gaps:
-        said.append(
+        sentences.append(
             f"{arm} is best, or within {100 * CLOSE:.1f} points of the best rule, in {len(gaps) - len(far)} of "
-            f"{len(gaps)} panels that were run with another rule."
+            f"{len(gaps)} panels with at least one other rule."
         )
     if missing:
-        said.append(f"Nothing to compare with was run in: {', '.join(f'{p.data} {p.attack}' for p in missing)}.")
-    return said
+        sentences.append(f"No other rule was run in: {', '.join(f'{p.data} {p.attack}' for p in missing)}.")
+    return sentences
 
 
-def holds(panel: Panel, arm: str, calm: float | None) -> bool | None:
-    """Say whether an arm holds: at most 2 points below averaging without an attack, or fooled on at most a quarter."""
+def holds(panel: Panel, arm: str, baseline: float | None) -> bool | None:
+    """Whether an arm holds, by the grades of all records, against averaging without an attack."""
     found = panel.arms.get(arm)
-    if found is None or (panel.measure == "accuracy" and calm is None):
+    if found is None or (panel.measure == "accuracy" and baseline is None):
         return None
-    return found.mean <= _FOOLED if panel.measure == "success" else found.mean >= (calm or 0.0) - _LOST
+    if panel.measure == "success":
+        return grade(None, found.mean) == "held"
+    return grade((baseline or 0.0) - found.mean, None) == "held"
 
 
 def agreement(quick: Sequence[Panel], full: Sequence[Panel]) -> tuple[Table, str]:
-    """Compare who holds in the quick version with who holds in the full one.
+    """Compare which rules hold in the quick version and in the full one.
 
-    Nothing is judged where it was not run, or where averaging without an attack was not.
+    A rule is graded only where it, and averaging without an attack, were run.
     """
     rows, same, known = [], 0, 0
     whole = {(panel.data, panel.attack): panel for panel in full}
     for panel in quick:
         other = whole.get((panel.data, panel.attack))
         for arm in panel.arms:
-            mine = holds(panel, arm, _calm(quick, panel.data))
-            theirs = None if other is None else holds(other, arm, _calm(full, panel.data))
+            mine = holds(panel, arm, _baseline(quick, panel.data))
+            theirs = None if other is None else holds(other, arm, _baseline(full, panel.data))
             if mine is None:
                 continue
             known += theirs is not None
             same += mine is theirs
             agrees = "" if theirs is None else "yes" if mine is theirs else "no"
-            rows.append((panel.data, panel.attack, arm, number(panel.arms[arm]), _said(mine), _said(theirs), agrees))
-    head = ("data", "attack", "rule", "quick", "it", "in the full run it", "agrees")
+            rows.append(
+                (panel.data, panel.attack, arm, number(panel.arms[arm]), _graded(mine), _graded(theirs), agrees)
+            )
+    head = ("data", "attack", "rule", "quick", "quick version", "full version", "agrees")
     sentence = (
-        f"Of {known} conclusions that a full run was there to check, {same} agree."
+        f"{same} of {known} conclusions agree with the full version."
         if known
-        else "No full runs were there to check these conclusions with."
+        else "There are no full runs to check these conclusions against."
     )
-    return Table("Who holds", head, tuple(rows), 3), sentence
+    return Table("Which rules hold", head, tuple(rows), 3), sentence
 
 
-def _calm(panels: Sequence[Panel], data: str) -> float | None:
-    """Return what averaging reaches without an attack, if it was run; in a figure without such a panel, the best."""
+def _baseline(panels: Sequence[Panel], data: str) -> float | None:
+    """Return the accuracy of averaging without an attack, if it was run; without such a panel, the best accuracy."""
     here = [panel for panel in panels if panel.data == data and panel.measure == "accuracy"]
-    calm = next((panel for panel in here if panel.attack == "none"), None)
-    if calm is not None:
-        return None if (mean := calm.arms.get("Mean")) is None else mean.mean
+    panel = next((panel for panel in here if panel.attack == "none"), None)
+    if panel is not None:
+        return None if (mean := panel.arms.get("Mean")) is None else mean.mean
     return max((found.mean for panel in here for found in panel.arms.values() if found is not None), default=None)
 
 
-def _said(verdict: bool | None) -> str:
-    return "was not judged" if verdict is None else "holds" if verdict else "breaks"
+def _graded(verdict: bool | None) -> str:
+    return "not graded" if verdict is None else "holds" if verdict else "breaks"
 
 
 def number(found: Measured | None) -> str:
-    """Write percent, and the spread where there are several seeds."""
+    """Format in percent, with the range over seeds if there are several."""
     if found is None:
         return "not run"
     text = f"{100 * found.mean:.2f}"

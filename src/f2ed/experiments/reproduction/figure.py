@@ -1,13 +1,13 @@
-"""A figure of the paper as tables and sentences: what the command prints, and the documentation shows."""
+"""A figure of the paper as tables and sentences, for the command and the documentation."""
 
 from collections.abc import Mapping, Sequence
 
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.reproduction.comparison import (
     Table,
+    against_paper,
+    against_released,
     behind,
-    beside_the_paper,
-    beside_the_records,
     by_shards,
     every_arm,
     minority,
@@ -21,7 +21,7 @@ __all__ = ["shown", "standing", "tables"]
 
 
 def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, compare: bool = True) -> list[Table]:
-    """Return the figure's tables; first, if asked for, ours beside the paper's numbers and the authors' records."""
+    """Return the tables of a figure; first, unless `compare` is false, the comparisons with published numbers."""
     if figure in WORST_CASES:
         return [worst_case(cells, found)]
     ends = shown(cells, found)
@@ -30,17 +30,17 @@ def tables(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], *, c
     every = [every_arm(ends, data) for data in dict.fromkeys(panel.data for panel in ends)]
     if not compare:
         return every
-    ours = beside_the_paper(figure, panels(cells, found)), beside_the_records(figure, ends)
+    ours = against_paper(figure, panels(cells, found)), against_released(figure, ends)
     return [*(table for table in ours if table.rows), *every]
 
 
 def standing(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[str]:
-    """Say where FilterL2 is not among the best, the worst first; of Figure 6, what the number of shards does."""
+    """Describe where FilterL2 is not among the best, the worst first; for Figure 6, the effect of the shard count."""
     if figure in WORST_CASES:
         return []
     return (minority if figure == "fig6" else behind)(shown(cells, found))
 
 
 def shown(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
-    """Return the panels of which something was run."""
+    """Return the panels with at least one run."""
     return [panel for panel in panels(cells, found) if any(panel.arms.values())]

@@ -1,7 +1,7 @@
-"""What came of the runs of a file: final figures over the seeds, panel by panel, from records wherever they lie.
+"""The results of a file's runs: final values over the seeds, panel by panel.
 
-Records are matched to runs by their settings, so that names, and settings added since, do not matter; nor does
-`secure`, which changes no bit of a result.
+Records are matched to runs by their settings, whatever their names; `secure` is ignored, since it changes no bit of a
+result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from f2ed.attacks import AnyAttack, Attack, ModelReplacement
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.grid import Cell
 from f2ed.records import RunLog
+from f2ed.records.grading import late_contaminated_weight
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 
@@ -20,18 +21,16 @@ __all__ = ["Gap", "Measured", "Panel", "arm_name", "matched", "measure", "panels
 
 Measure = Literal["accuracy", "success"]
 
-_LATE = 5
-
 
 @final
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an arm's runs: a share of one for each seed."""
+    """The final values of an arm: a share of one for each seed."""
 
     ends: dict[int, float]
-    spoilt: float | None = None
-    """The weight of shards with an attacker over the last rounds; None without one, or for a rule without weights."""
-    tainted: int = 0
-    """How many shards had an attacker in the last round; the most of any seed."""
+    contaminated_weight: float | None = None
+    """Over the last rounds; None without an attacker, and for rules without weights."""
+    contaminated: int = 0
+    """Contaminated shards in the last round; the maximum over the seeds."""
 
     @property
     def mean(self) -> float:
@@ -39,18 +38,18 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.ends.values()) / len(self.ends)
 
     def outnumbered(self, shards: int) -> bool:
-        """Whether half of so many shards or more had an attacker, so that no rule can tell which half is honest."""
-        return 2 * self.tainted >= shards
+        """Whether at least half of the shards were contaminated, so that no rule can tell which half is honest."""
+        return 2 * self.contaminated >= shards
 
     def beside(self, other: "Measured") -> "Measured":
-        """Return what was measured with seeds that the other was run with too."""
+        """Return the values for seeds that both were run with."""
         shared = {seed: end for seed, end in self.ends.items() if seed in other.ends}
         return msgspec.structs.replace(self, ends=shared)
 
 
 @final
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack on one data set: what was measured of each arm; None for an arm that was not run."""
+    """One attack on one data set: the results of each arm; None for an arm that was not run."""
 
     data: str
     attack: str
@@ -58,10 +57,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     arms: dict[str, Measured | None]
 
     def gap(self, arm: str) -> "Gap | None":
-        """Return by how much an arm is behind the best other one; None where there is no other.
-
-        Two arms are compared over the seeds that both were run with.
-        """
+        """Return how far an arm is behind the best other one, over shared seeds; None if there is no other."""
         mine = self.arms.get(arm)
         if mine is None:
             return None
@@ -75,7 +71,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(NamedTuple):
-    """How far an arm is behind the best other one, below zero if it is ahead, and what was measured of the two."""
+    """How far an arm is behind the best other one (negative if ahead), and the results of both."""
 
     size: float
     best: str
@@ -84,20 +80,20 @@ class Gap(NamedTuple):
 
 
 def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
-    """Return the finished log of each cell that has one, by the cell's slug; the first, where there are several."""
+    """Return the first finished log of each cell that has one, by the cell's slug."""
     found: dict[str, RunLog] = {}
     for log in logs:
         if not log.finished:
             continue
         try:
             found.setdefault(_key(experiment(log.header.settings)), log)
-        except ConfigError:  # settings of another version, which no cell of this one has
+        except ConfigError:  # settings of another version, which match no cell
             continue
     return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}
 
 
 def panels(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
-    """Sort the cells into panels, in the order of the file."""
+    """Group the cells into panels, in the order of the file."""
     grouped: dict[tuple[str, str, Measure], dict[str, list[RunLog]]] = {}
     for cell in cells:
         panel = (_data(cell), cell.arm.get("attack", "none"), measure(cell.experiment.attack))
@@ -116,7 +112,7 @@ def panels(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Panel]:
 
 
 def measure(attack: AnyAttack | None) -> Measure:
-    """Say what an attack is judged by: its success if it wants something of its own."""
+    """Return what an attack is measured by: its success if it is targeted, else the accuracy."""
     return "success" if attack is not None and type(attack).goal is not Attack.goal else "accuracy"
 
 
@@ -129,7 +125,7 @@ def _data(cell: Cell) -> str:
 
 
 def arm_name(cell: Cell, *beside: str) -> str:
-    """Name what tells the arms of a panel apart; settings that have a place of their own are left out."""
+    """Name an arm within its panel by the settings that vary, except those shown elsewhere."""
     placed = {"seed", "data", "attack", "estimator", *beside}
     rest = {key: label for key, label in cell.arm.items() if key not in placed}
     words = [cell.arm.get("estimator", ""), *(f"{key} {label}" for key, label in rest.items())]
@@ -139,13 +135,13 @@ def arm_name(cell: Cell, *beside: str) -> str:
 def _measured(logs: Sequence[RunLog], kind: Measure) -> Measured:
     return Measured(
         ends={log.header.seed: _end(log, kind) for log in logs},
-        spoilt=_spoilt(logs),
-        tainted=max(len(log.rounds[-1].contaminated or ()) for log in logs),
+        contaminated_weight=_contaminated_weight(logs),
+        contaminated=max(len(log.rounds[-1].contaminated or ()) for log in logs),
     )
 
 
-def _spoilt(logs: Sequence[RunLog]) -> float | None:
-    late = [record.contaminated_weight for log in logs if log.header.attacked for record in log.rounds[-_LATE:]]
+def _contaminated_weight(logs: Sequence[RunLog]) -> float | None:
+    late = [late_contaminated_weight(log.rounds) for log in logs if log.header.attacked]
     known = [weight for weight in late if weight is not None]
     return sum(known) / len(known) if known else None
 
@@ -155,7 +151,7 @@ def _end(log: RunLog, kind: Measure) -> float:
     if kind == "accuracy":
         return log.final_accuracy
     attack = log.header.settings["attack"]
-    # The authors count the images of the target class too, which are a tenth of all.
+    # The released code also counts the images of the target class, a tenth of all.
     every = attack["kind"] == ModelReplacement.__struct_config__.tag and attack.get("variant") == "released"
     value = last.success_every if every else last.success
     return 0.0 if value is None else value

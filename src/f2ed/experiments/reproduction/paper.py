@@ -1,4 +1,4 @@
-"""The paper's figures: the experiment file of each, every number of its text, and what the authors released."""
+"""The paper's figures: experiment files, the numbers stated in its text, and the released logs."""
 
 import tomllib
 from functools import cache
@@ -18,10 +18,10 @@ FIGURES = {
     "worst-case": "worst_case",
     "worst-few-classes": "worst_case_few_classes",
 }
-"""Figure 3 is no grid of runs: see `distribution`."""
+"""Figure 3 is not a grid of runs; see `distribution`."""
 
 WORST_CASES = ("worst-case", "worst-few-classes")
-"""Those that are no figures of the paper, but tables of our own."""
+"""Tables of our own, not figures of the paper."""
 
 
 def experiment_file(figure: str) -> Path:
@@ -30,19 +30,17 @@ def experiment_file(figure: str) -> Path:
 
 
 def sources() -> str:
-    """Say where the numbers are from."""
-    return (
-        f"The paper's numbers: {_content('paper')['source']}. The authors' records: {_content('released')['source']}."
-    )
+    """Return the sources of the numbers."""
+    return f"The paper's numbers: {_content('paper')['source']}. The released logs: {_content('released')['source']}."
 
 
 def stated(figure: str, data: str, estimator: str) -> dict[str, float]:
-    """Return what the paper states for an estimator, by attack, as shares of one; nothing where it states nothing."""
+    """Return what the paper states for an estimator, by attack, as shares of one; empty if nothing."""
     return _shares("paper", figure, data, estimator)
 
 
 def released(figure: str, data: str, attack: str) -> dict[str, float]:
-    """Return what the authors' own records end with under an attack, by estimator; nothing where there are none."""
+    """Return the final values of the released logs under an attack, by estimator; empty if there are none."""
     return _shares("released", figure, data, attack)
 
 

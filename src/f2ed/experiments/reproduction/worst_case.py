@@ -1,31 +1,32 @@
-"""The worst case: for every rule, with and without shards, what the attack that hurts it most does to it."""
+"""The worst case: for every rule, with and without shards, the most harmful attack and its effect."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.outcomes import arm_name, measure
 from f2ed.records import RunLog
+from f2ed.records.grading import grade
 
-__all__ = ["worst_case"]
+__all__ = ["broken", "worst_case"]
 
 
 class _Seeds(list[float]):
-    """The ends of one arm under one attack, a share of one for each seed."""
+    """The final values of one arm under one attack, a share of one for each seed."""
 
     @property
     def mean(self) -> float:
         return sum(self) / len(self)
 
     def text(self, attack: str = "") -> str:
-        """Write the mean in percent, half the range over the seeds if there are several, and the attack."""
+        """Format the mean in percent, half the range over several seeds, and the attack."""
         spread = f" ± {50 * (max(self) - min(self)):.1f}" if len(self) > 1 else ""
         return f"{100 * self.mean:.1f}{spread}{f' ({attack})' if attack else ''}"
 
 
 class _Arm:
-    """A rule, with or without shards, and with so many malicious clients: its ends by attack."""
+    """A rule at one shard count and one number of malicious clients: final values by attack."""
 
     def __init__(self) -> None:
         self.accuracy: dict[str, _Seeds] = defaultdict(_Seeds)
@@ -39,7 +40,7 @@ class _Arm:
 
     @property
     def attacks(self) -> list[str]:
-        """The attacks that were run, the one that hurts the accuracy most first."""
+        """The attacks that were run, the most harmful to accuracy first."""
         tried = [attack for attack in self.accuracy if attack != "none"]
         return sorted(tried, key=lambda attack: self.accuracy[attack].mean)
 
@@ -57,9 +58,8 @@ class _Arm:
 def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     """Return, for each rule and each number of malicious clients, the lowest accuracy and the largest success.
 
-    Each is a mean over the seeds. It stands with the attack that did it, and with how many attacks were run where it
-    was not all of them. The most malicious clients come first, and rules in the order of their worst accuracy with so
-    many, best first.
+    Each is a mean over the seeds, with the attack that caused it, and the number of attacks if not all were run. The
+    largest number of malicious clients comes first; rules are ordered by their worst accuracy there, best first.
     """
     arms: dict[tuple[str, str], dict[int, _Arm]] = defaultdict(lambda: defaultdict(_Arm))
     for cell in cells:
@@ -74,8 +74,30 @@ def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
         texts = [text for count in counts for text in (by_count[count].lowest(attacks), by_count[count].largest())]
         most = by_count[counts[0]]
         lowest = most.accuracy[most.attacks[0]].mean if most.attacks else 0.0
-        calm = next((arm.accuracy["none"].text() for arm in by_count.values() if "none" in arm.accuracy), "not run")
-        rows.append((order.index(shards), -lowest, (shards, rule, calm, *texts)))
+        baseline = next((arm.accuracy["none"].text() for arm in by_count.values() if "none" in arm.accuracy), "not run")
+        rows.append((order.index(shards), -lowest, (shards, rule, baseline, *texts)))
     columns = (f"{count} malicious: {what}" for count in counts for what in ("accuracy", "backdoor"))
     head = ("shards", "rule", "no attack: accuracy", *columns)
-    return Table("The worst case", head, tuple(texts for *_, texts in sorted(rows)), 2)
+    return Table("Worst case", head, tuple(texts for *_, texts in sorted(rows)), 2)
+
+
+def broken(cells: Sequence[Cell], found: Mapping[str, RunLog], rule: str) -> dict[tuple[str, int], list[str]]:
+    """Return, by shards and number of malicious clients, the attacks against which a rule does not hold, worst first.
+
+    The accuracy is compared with the same rule without an attack; a grade is that of all records.
+    """
+    arms: dict[tuple[str, int], _Arm] = defaultdict(_Arm)
+    for cell in cells:
+        if (log := found.get(cell.slug)) is not None and arm_name(cell, "shards", "malicious") == rule:
+            arms[cell.arm.get("shards", ""), cell.experiment.malicious].add(cell, log)
+    honest = {shards: arm.accuracy["none"].mean for (shards, _), arm in arms.items() if "none" in arm.accuracy}
+    return {place: list(_unheld(arm, honest.get(place[0]))) for place, arm in arms.items()}
+
+
+def _unheld(arm: _Arm, honest: float | None) -> Iterator[str]:
+    for attack in arm.attacks:
+        accuracy, success = arm.accuracy[attack], arm.success.get(attack)
+        lost = None if honest is None else honest - accuracy.mean
+        if grade(lost, None if success is None else success.mean) in {"degraded", "broken"}:
+            text = "" if success is None else f", success {success.text()} %"
+            yield f"{attack} (accuracy {accuracy.text()} %{text})"

@@ -1,70 +1,85 @@
-"""Numbers that the page quotes: from the records, from the paper's text, and from what its authors released."""
+"""Numbers that pages quote: from our records, from the paper's text, and from the released logs."""
 
 import textwrap
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from f2ed.experiments import Cell, expand, read
+from f2ed.experiments.file import find, read
+from f2ed.experiments.grid import Cell, expand
 from f2ed.experiments.reproduction.comparison import OURS, number
 from f2ed.experiments.reproduction.outcomes import Measured, Panel, matched, panels
 from f2ed.experiments.reproduction.paper import released, stated
 from f2ed.records import RunLog, locate, read_all
 
-_EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+__all__ = [
+    "FASHION",
+    "RESNET",
+    "by_rule",
+    "ended",
+    "ends_of",
+    "fill",
+    "logs_of",
+    "measured",
+    "percent",
+    "recorded",
+    "runs_of",
+    "says",
+]
+
 FASHION, RESNET = "fashion-mnist", "DBA ResNet18"
 
 
-def ends_of(experiment: str, results: Path, *parts: str, beside: str | None = None) -> list[Panel]:
-    """Return the panels of an experiment file, or of parts of it, from what was run for it and for the one `beside`."""
+def ends_of(experiment: str, results: Path, *parts: str, shared: str | None = None) -> list[Panel]:
+    """Return the panels of an experiment or of some parts; `shared` names another experiment with the same runs."""
     cells = _cells(experiment, *parts)
-    logs = [log for name in (experiment, beside) if name is not None for log in logs_of(results / name)]
+    logs = [log for name in (experiment, shared) if name is not None for log in logs_of(results / name)]
     return panels(cells, matched(cells, logs))
 
 
 def runs_of(experiment: str, results: Path, part: str) -> list[RunLog]:
-    """Return the finished runs of a part of an experiment file."""
+    """Return the finished runs of a part of an experiment."""
     return list(matched(_cells(experiment, part), logs_of(results / experiment)).values())
 
 
 def _cells(experiment: str, *parts: str) -> list[Cell]:
-    return expand(read(_EXPERIMENTS / f"{experiment}.toml").only_parts(parts))
+    return expand(read(find(Path(experiment))).only_parts(parts))
 
 
 @cache
 def logs_of(folder: Path) -> list[RunLog]:
-    """Return what was run into a folder; nothing where there is none."""
+    """Return the runs of a folder or archive; none if it does not exist."""
     return read_all(folder) if locate(folder).exists() else []
 
 
 def by_rule(experiment: str, part: str, results: Path) -> dict[str, Measured]:
-    """Return what each rule that was run ended with in a part of a file that has one panel."""
+    """Return the final values of each rule in a part of a file that has a single panel."""
     (panel,) = ends_of(experiment, results, part)
     return {arm.partition(",")[0]: end for arm, end in panel.arms.items() if end is not None}
 
 
 def ended(ends: Sequence[Panel], data: str, attack: str, arm: str = OURS) -> str:
-    """Return what an arm ended with, in words."""
+    """Return the final value of an arm as text."""
     return number(measured(ends, data, attack, arm))
 
 
 def measured(ends: Sequence[Panel], data: str, attack: str, arm: str) -> Measured | None:
-    """Return what an arm ended with; None where it was not run."""
+    """Return the final values of an arm; None if it was not run."""
     return next((panel.arms.get(arm) for panel in ends if (panel.data, panel.attack) == (data, attack)), None)
 
 
 def recorded(figure: str, attack: str, arm: str = OURS) -> str:
-    """Return what the authors' record of Fashion-MNIST ends with."""
+    """Return the final value of the released log on Fashion-MNIST."""
     return percent(released(figure, FASHION, attack)[arm])
 
 
 def percent(share: float) -> str:
-    """Return a share of one as the tables have it."""
+    """Return a share of one in percent, as the tables show it."""
     return f"{100 * share:.2f}"
 
 
 def says(figure: str, data: str, attack: str) -> str:
-    """Return what the paper's text says of FilterL2."""
+    """Return the number stated for FilterL2 in the paper's text."""
     return percent(stated(figure, data, OURS)[attack])
 
 
