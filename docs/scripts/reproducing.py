@@ -30,7 +30,7 @@ def main() -> None:
     (docs / "reproducing.md").write_text(page(results, pictures), encoding="utf-8")
     for path, made in (
         (docs / "index.md", front),
-        (ROOT / "README.md", lambda results, text: front(results, text, short=True)),
+        (ROOT / "README.md", front),
         (docs / "choosing_estimator.md", advice),
         (docs / "worst_case.md", limitations),
     ):

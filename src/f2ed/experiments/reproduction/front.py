@@ -16,15 +16,10 @@ __all__ = ["BEGIN", "END", "advice", "between", "front", "limitations", "table_o
 BEGIN, END = "<!-- from the records: begin -->", "<!-- from the records: end -->"
 
 
-def front(results: Path, text: str, *, short: bool = False) -> str:
-    """Return a page with the worst cases between its markers; if short, one table for the most attackers."""
+def front(results: Path, text: str) -> str:
+    """Return a page with the worst cases of both experiments, for the most attackers, between its markers."""
     every = [reproduced(name, results) for name in WORST_CASES]
-    if not all(each.found for each in every):
-        body = "It was not run.\n"
-    else:
-        body = _short(*(table_of(each) for each in every)).markdown()
-        if not short:
-            body = "\n".join([body, *(f"{_caption(each)}\n\n{table_of(each).markdown()}" for each in every)])
+    body = _joined(*map(table_of, every)).markdown() if all(each.found for each in every) else "It was not run.\n"
     return between(text, body)
 
 
@@ -51,7 +46,7 @@ def table_of(each: Reproduced) -> Table:
     return table
 
 
-def _short(even: Table, few: Table) -> Table:
+def _joined(even: Table, few: Table) -> Table:
     """Join the rows with shards of both worst cases, in the order of the first."""
     most, head = even.rows[0][0], [even.head[1]]
     for partition in ("i.i.d.", "few classes"):
@@ -75,11 +70,15 @@ def limitations(results: Path, text: str) -> str:
 
 
 def _unstopped(each: Reproduced) -> Iterator[str]:
-    """Describe, for each number of shards and attackers, the attacks against which FilterL2 does not hold."""
-    for (shards, malicious), attacks in broken(each.cells, each.found, OURS).items():
-        where = "without shards" if shards == "none" else f"with {shards} shards"
-        found = ", ".join(attacks) or "held against every attack that was tried"
-        yield f"{each.file.title}, {where}, {malicious} of 100 clients malicious: {found}."
+    """Describe, by shards and number of attackers, the attacks against which FilterL2 does not hold."""
+    places = broken(each.cells, each.found, OURS)
+    for (shards, malicious), attacks in places.items():
+        if attacks:
+            where = "without shards" if shards == "none" else f"with {shards} shards"
+            yield f"{each.file.title}, {where}, {malicious} of 100 clients malicious: {', '.join(attacks)}."
+    held = sum(not attacks for attacks in places.values())
+    if held:
+        yield f"{each.file.title}: it held against every attack tried in {held} of {len(places)} settings."
 
 
 def _stealthy(iid: Reproduced) -> str:
