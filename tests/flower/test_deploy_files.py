@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 COMPOSE = sorted((ROOT / "deploy" / "containers").glob("*.yaml"))
 PAGES = [ROOT / "docs" / "deploy_flower.md", ROOT / "deploy" / "README.md"]
+APPS = [
+    *sorted((ROOT / "examples").glob("*/pyproject.toml")),
+    ROOT / "benchmarks" / "flower_app" / "pyproject.toml",
+    ROOT / "tests" / "real_deployment" / "app" / "pyproject.toml",
+]
 FLOWER = ("flower-superlink", "flower-supernode")
 
 
@@ -93,6 +99,25 @@ def test_a_compose_file_starts_what_flower_has(compose, options):
     assert service["cap_drop"] == ["ALL"]
     # Only the SuperLink listens for others.
     assert bool(service.get("ports")) == (name == "flower-superlink")
+
+
+@pytest.mark.parametrize("project", APPS, ids=lambda project: project.parent.name)
+def test_no_app_asks_a_package_index_for_f2ed(project):
+    """Flower installs what an app depends on; f2ed is installed beforehand, from the source tree."""
+    wanted = tomllib.loads(project.read_text())["project"]["dependencies"]
+    assert [name for name in wanted if re.match(r"f2ed\b", name)] == []
+
+
+@pytest.mark.parametrize("folder", ["04_flower", "05_flower_malicious"])
+def test_an_example_is_installed_from_the_source_tree(folder):
+    readme = (ROOT / "examples" / folder / "README.md").read_text()
+    assert re.search(r"pip install -e '\.\[flower", readme)
+    assert "pip install 'f2ed" not in readme
+
+
+def test_the_files_install_from_the_source_tree():
+    assert "/src[flower]" in (ROOT / "deploy" / "containers" / "Containerfile").read_text()
+    assert "pip install 'f2ed" not in (ROOT / "deploy" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)

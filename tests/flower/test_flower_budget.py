@@ -161,8 +161,8 @@ def test_a_ledger_may_lie_elsewhere(federation, tmp_path):
         ({"f2ed-dp-epsilon": "much"}, "f2ed-dp-epsilon is 'much'"),
         ({"f2ed-dp-epsilon": -1.0}, "f2ed-dp-epsilon is -1.0"),
         ({"f2ed-dp-epsilon": 8.0, "f2ed-delta": 1.0}, "f2ed-delta is 1.0"),
-        ({"f2ed-delta": 1e-5}, "f2ed-delta stands in the --node-config without f2ed-dp-epsilon"),
-        ({"f2ed-ledger": "spent.json"}, "f2ed-ledger stands in the --node-config without f2ed-dp-epsilon"),
+        ({"f2ed-delta": 1e-5}, "f2ed-delta is in the --node-config without f2ed-dp-epsilon"),
+        ({"f2ed-ledger": "spent.json"}, "f2ed-ledger is in the --node-config without f2ed-dp-epsilon"),
         ({"f2ed-dp-epsilon": 8.0, "f2ed-delta": 0.0}, "a delta of 0"),
     ],
 )

@@ -12,17 +12,17 @@ __all__ = ["certs"]
 
 
 def certs(
-    folder: Annotated[Path, Parameter(help="Where the files go; none that is there is overwritten.")],
+    folder: Annotated[Path, Parameter(help="The folder to write to; existing files are not overwritten.")],
     *,
     host: Annotated[
-        tuple[str, ...], Parameter(negative="", help="A name or address of the SuperLink; give it for each.")
+        tuple[str, ...], Parameter(negative="", help="A name or address of the SuperLink; may be repeated.")
     ] = ("127.0.0.1", "localhost"),
-    nodes: Annotated[int, Parameter(help="For how many SuperNodes to make keys.")] = 0,
-    days: Annotated[int, Parameter(help="How long the certificates are valid.")] = 30,
+    nodes: Annotated[int, Parameter(help="Number of SuperNode keys to create.")] = 0,
+    days: Annotated[int, Parameter(help="Validity of the certificates in days.")] = 30,
 ) -> None:
     """Create test certificates and node keys for TLS.
 
-    The key of the CA is not kept: it signs one certificate. For production use the CA of your organization.
+    The CA's key signs one certificate and is not stored. In production use your organization's CA.
 
     Example: f2ed certs certs --host superlink.example.org --nodes 6
     """
@@ -30,7 +30,7 @@ def certs(
     for node in range(nodes):
         node_key(folder / f"node_{node}")
     lines = [
-        f"Made in {folder}: {tls.ca.name}, {tls.certificate.name}, {tls.key.name}"
+        f"Created in {folder}: {tls.ca.name}, {tls.certificate.name}, {tls.key.name}"
         + (f" and node_0 … node_{nodes - 1} with .pub" if nodes else ""),
         (
             "SuperLink: flower-superlink --enable-supernode-auth "

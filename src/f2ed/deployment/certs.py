@@ -1,6 +1,6 @@
-"""Certificates for trying things out: a CA, a server certificate, and the keys with which SuperNodes authenticate.
+"""Certificates for trials: a CA, a server certificate, and the keys with which SuperNodes authenticate.
 
-The CA's own key is thrown away once the server's certificate is signed, so that nobody can sign a second one.
+The CA's own key is discarded once the server's certificate is signed, so nobody can sign a second one.
 """
 
 import datetime as dt
@@ -22,7 +22,7 @@ __all__ = ["Tls", "node_key", "server_certificate"]
 
 
 class Tls(NamedTuple):
-    """Where the files are."""
+    """The files of a server certificate."""
 
     ca: Path
     certificate: Path
@@ -30,7 +30,7 @@ class Tls(NamedTuple):
 
 
 def server_certificate(folder: Path, hosts: Sequence[str], *, days: int = 30) -> Tls:
-    """Make a CA and a certificate for these names and addresses of the SuperLink."""
+    """Create a CA and a certificate for these names and addresses of the SuperLink."""
     if not hosts:
         raise ConfigError("a certificate for no host; name at least one address of the SuperLink")
     if days < 1:
@@ -62,9 +62,9 @@ def server_certificate(folder: Path, hosts: Sequence[str], *, days: int = 30) ->
 
 
 def node_key(path: Path) -> Path:
-    """Make the key with which a SuperNode authenticates to the SuperLink; return where its public half is.
+    """Create the key with which a SuperNode authenticates to the SuperLink; return the path of the public key.
 
-    It opens the connection and no more: identities in the protocol are the Ed25519 keys of the roster.
+    It opens the connection only: identities in the protocol are the Ed25519 keys of the roster.
     """
     key = ec.generate_private_key(ec.SECP384R1())
     public = path.with_name(path.name + ".pub")

@@ -1,4 +1,4 @@
-"""Who a node is: its private key, and the roster it trusts, from the node's own settings and never from the server.
+"""A node's identity: its private key and the roster it trusts, from its own settings and never from the server.
 
     flower-supernode … --node-config 'f2ed-key="a.key" f2ed-roster="roster.json" f2ed-authority="authority.pub"'
 
@@ -37,25 +37,25 @@ _SETTINGS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
 
 
 class Identity(NamedTuple):
-    """What a node knows by itself."""
+    """What a node knows by itself, without the server."""
 
     id: ClientId
     signing_key: bytes
     roster: Roster
     store: Store
     test: bool = False
-    """Whether the keys are known to everybody."""
+    """Whether the keys are public."""
     noise: float = 0.0
-    """The least noise in a sum with its update, as a multiple of the clip."""
+    """Minimum noise in a sum with its update, as a multiple of the clip norm."""
     budget: Budget | None = None
-    """What all its updates together may cost it."""
+    """The privacy budget for all its updates together."""
 
     def __repr__(self) -> str:
         """Show no secret."""
         return f"Identity(id={self.id}, roster={self.roster.name!r}, signing_key=<secret>)"
 
     def member(self, run: int) -> Member:
-        """Return what the protocol asks of this client in a run."""
+        """Return this client as the protocol knows it in a run."""
         return Member(
             id=self.id,
             signing_key=self.signing_key,
@@ -107,7 +107,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
 
 
 def is_test(roster: Roster) -> bool:
-    """Say whether anybody could have signed this roster."""
+    """Return whether anybody could have signed this roster."""
     return roster.authority == public_key(_TEST_AUTHORITY)
 
 
@@ -147,12 +147,10 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
 
 
 def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:
-    """Return the node's budget; by default its ledger lies beside its key."""
+    """Return the node's budget; by default its ledger is beside its key."""
     if "f2ed-dp-epsilon" not in settings:
         if idle := [name for name in ("f2ed-delta", "f2ed-ledger") if name in settings]:
-            raise Refusal(
-                f"{idle[0]} stands in the --node-config without f2ed-dp-epsilon; state the budget, or neither"
-            )
+            raise Refusal(f"{idle[0]} is in the --node-config without f2ed-dp-epsilon; set the budget, or remove both")
         return None
     ledger = Path(str(settings.get("f2ed-ledger", key.with_suffix(".spent.json"))))
     return Budget(ledger, _number(settings, "f2ed-dp-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))

@@ -1,4 +1,4 @@
-"""Key files as OpenSSL reads and writes them: Ed25519 in PEM, the private one for its owner's eyes only."""
+"""Key files as OpenSSL reads and writes them: Ed25519 in PEM, the private one readable by its owner only."""
 
 import os
 from pathlib import Path
@@ -57,7 +57,7 @@ def write_pair(path: Path, seed: bytes) -> Path:
 
 
 def write_new(path: Path, data: bytes, *, secret: bool = False) -> None:
-    """Write a file that is not there yet: a key is never overwritten by accident."""
+    """Write a new file: a key is never overwritten by accident."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)

@@ -1,7 +1,7 @@
-"""The roster: who takes part, under which Ed25519 key, and how they are dealt into shards; made outside the server.
+"""The roster: the clients, their Ed25519 keys and the seed of the shard assignment; created outside the server.
 
-An authority that is not the server collects the public keys, closes the list, draws the seed of the deal and signs
-all of it. A node trusts the file because it knows the authority's public key; the server only reads it.
+An authority that is not the server collects the public keys, closes the list, draws the seed and signs all of it. A
+node trusts the file because it knows the authority's public key; the server only reads it.
 """
 
 from functools import cached_property
@@ -39,20 +39,20 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     name: Name
     authority: Key
-    """The public key of whoever signs."""
+    """The public key of the authority that signs."""
     serial: Annotated[int, Meta(ge=0)] = 0
     """Counts the signings."""
     clients: tuple[Entry, ...] = ()
     shards: Annotated[int, Meta(ge=0)] = 0
     min_crowd: Annotated[int, Meta(ge=1)] = 1
-    """The fewest clients in whose sum anyone may be opened."""
+    """Minimum number of clients in a sum that may be opened."""
     schedule: Schedule = Fixed()
     seed: bytes = b""
-    """Of the deal: drawn when the list is closed, so that nobody could choose an id or a key for its place."""
+    """Of the shard assignment: drawn when the list is closed, so nobody can choose an id or a key for its shard."""
     signature: bytes = b""
 
     def __post_init__(self) -> None:
-        """Refuse a list in which one stands for two."""
+        """Refuse duplicate ids, names and keys."""
         columns: tuple[tuple[str, list[int] | list[str] | list[bytes]], ...] = (
             ("id", [entry.id for entry in self.clients]),
             ("name", [entry.name for entry in self.clients]),
@@ -62,11 +62,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if len(set(values)) < len(values):
                 twice = next(value for place, value in enumerate(values) if value in values[:place])
                 shown = twice.hex() if isinstance(twice, bytes) else twice
-                raise ValueError(f"the {what} {shown} stands twice on the roster; everyone needs one of their own")
+                raise ValueError(f"the {what} {shown} is on the roster twice; every client needs its own")
 
     @cached_property
     def keys(self) -> dict[ClientId, bytes]:
-        """Everyone's public key."""
+        """Every client's public key."""
         return {entry.id: entry.key for entry in self.clients}
 
     @cached_property
@@ -75,14 +75,14 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return digest(b"f2ed signed roster 1", _text(self))
 
     def assignment(self, round_: int) -> Assignment:
-        """Deal for a round's epoch; every party reaches the same deal."""
+        """Return the shards of a round; every party computes the same."""
         return self.schedule.assign(
             self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, min_size=max(1, self.min_crowd)
         )
 
     @property
     def smallest_shard(self) -> int:
-        """The members of the smallest shard."""
+        """The number of members of the smallest shard."""
         return self.schedule.min_shard_size(len(self.clients), self.shards)
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
@@ -91,7 +91,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return plan.shards[plan.shard_of(client)]
 
     def job(self, run: int) -> str:
-        """Name a run under this roster, as both sides do it."""
+        """Return the name of a run under this roster, the same on both sides."""
         return f"{self.name}.{self.serial}/{run}"
 
 
@@ -113,7 +113,7 @@ def signed(
         seed=seed,
         signature=b"",
     )
-    final_list.assignment(0)  # Says so if that many clients cannot be dealt like this.
+    final_list.assignment(0)  # Raises if these clients cannot be assigned like this.
     return msgspec.structs.replace(final_list, signature=sign(authority, final_list.digest))
 
 

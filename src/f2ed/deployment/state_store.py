@@ -1,4 +1,4 @@
-"""Where a client keeps its protocol state between two messages.
+"""Where a client stores its protocol state between two messages.
 
 A state that could answer one round twice would give the update away: the difference of two answers under the same
 masks is not secret. So a node keeps its state in a file, locked while a message is answered and written before the
@@ -23,7 +23,7 @@ _MOST_JOBS = 32
 
 @final
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept of one job."""
+    """The stored state of one job."""
 
     state: bytes = b""
     model: bytes = b""
@@ -35,11 +35,11 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Store(Protocol):
-    """Opens the state of a job for the time that it takes to answer one message."""
+    """Opens the state of a job while one message is answered."""
 
     @contextmanager
     def open(self, job: str) -> Iterator["Desk"]:
-        """Give access to the state, to nobody else at the same time."""
+        """Give exclusive access to the state."""
         ...
 
 
@@ -47,17 +47,17 @@ class Desk(Protocol):
     """The state while a message is answered."""
 
     def read(self) -> Kept:
-        """Return what was kept, or an empty state."""
+        """Return the stored state, or an empty one."""
         ...
 
     def write(self, kept: Kept) -> None:
-        """Keep it; once this returns, a crash no longer loses it."""
+        """Store it; once this returns, a crash no longer loses it."""
         ...
 
 
 @final
 class FileStore:
-    """Keeps the states of a node's jobs in a folder that only its user may enter."""
+    """Stores the states of a node's jobs in a folder that only its user may enter."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -21,7 +21,7 @@ Vector = npt.NDArray[np.floating[Any]]
 
 
 def fingerprint(arrays: ArrayRecord) -> bytes:
-    """Return SHA-256 of names, types, shapes and values: what binds a client's masks to the model it was given."""
+    """Return SHA-256 of names, types, shapes and values: it binds a client's masks to the model it was given."""
     parts: list[bytes] = []
     for name, array in arrays.items():
         values = _values(name, array)
@@ -45,7 +45,7 @@ def tensor_sizes(arrays: ArrayRecord) -> tuple[int, ...]:
 
 
 def update(before: ArrayRecord, after: ArrayRecord) -> Vector:
-    """Return what training changed, or say where the trained model is not of the shape of the given one."""
+    """Return what training changed, or raise `ConfigError` if the trained model has other arrays or shapes."""
     if missing := [name for name in before if name not in after]:
         raise ConfigError(f"the trained model lacks {missing[0]!r}; return all arrays that came in")
     if extra := [name for name in after if name not in before]:

@@ -2,8 +2,8 @@
 
     app = ClientApp(mods=[protect])
 
-The function trains as before. Its model stays in this process: what leaves is the difference to the global model,
-clipped, encoded and masked, and only once the terms of the round were found acceptable.
+The function trains as before. Its model stays in this process: only the difference to the global model leaves,
+clipped, encoded and masked, after the terms of the round have been checked.
 """
 
 import os
@@ -66,7 +66,7 @@ def _hello(me: Identity, context: Context, nonce: bytes) -> bytes:
 
 
 def _step(me: Identity, context: Context, message: Message, request: bytes, train: Train) -> bytes:
-    """Take one step. The state is kept before the reply leaves; nobody else can answer meanwhile."""
+    """Take one step. The state is stored before the reply leaves, and no other message is answered meanwhile."""
     member = me.member(context.run_id)
     asked = read_request(request)
     with me.store.open(member.job) as desk:
@@ -96,8 +96,8 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
 
 
 def _trained(me: Identity, context: Context, message: Message, terms: Terms, train: Train) -> Words:
-    """Train, and encode what it changed; a node with a budget does neither for terms that it does not cover."""
-    # A copy, since training may well work in place on what it was given.
+    """Train and encode the update; a node with a budget refuses terms that it does not cover."""
+    # A copy, since training may work in place.
     given = _one(message.content, "the request").items()
     before = ArrayRecord({name: Array(each.dtype, each.shape, each.stype, each.data) for name, each in given})
     cost = None
@@ -108,11 +108,11 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
     try:
         reply = train(message, context)
     except Exception as error:  # noqa: BLE001  whatever the user's code may raise
-        # Its text may quote data: it is for this node's log, and the server learns no more than the kind.
+        # Its text may quote data, so it goes into this node's log; the server learns the kind only.
         _log.log(ERROR, "f2ed: the training function failed", exc_info=error)
-        raise Refusal(f"the training function raised {type(error).__name__}; the log of the node says more") from None
+        raise Refusal(f"the training function raised {type(error).__name__}; see the log of the node") from None
     if reply.has_error():
-        raise Refusal("the training function answered with an error; the log of the node says more")
+        raise Refusal("the training function answered with an error; see the log of the node")
     change = update(before, _one(reply.content, "the training function's reply"))
     if me.budget is not None:
         spent = me.budget.pay(cost)
@@ -122,7 +122,7 @@ def _trained(me: Identity, context: Context, message: Message, terms: Terms, tra
 
 
 def _rounding(me: Identity, context: Context, terms: Terms) -> bytes:
-    """Return the key of the rounding; simulations may fix it, to compare runs to the bit."""
+    """Return the key of the random rounding; simulations may fix it, to compare runs to the bit."""
     seed = context.run_config.get("f2ed-rounding-seed")
     if me.test and seed is not None:
         return stream(int(seed), "rounding", terms.round, me.id).bytes(32)

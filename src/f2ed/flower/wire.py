@@ -1,7 +1,7 @@
 """How the protocol's bytes travel in Flower's messages.
 
-A request rides in the record `f2ed` beside the model and the user's settings, so that the user's own training function
-finds what it always found. A reply holds the protocol's bytes and nothing else.
+A request is in the record `f2ed` beside the model and the user's settings, so the training function finds what it
+expects. A reply holds the protocol's bytes and nothing else.
 """
 
 from typing import Annotated, final
@@ -23,16 +23,16 @@ CONFIG = "config"
 
 @final
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="hello"):
-    """How a node says which client of the roster it is."""
+    """A node's statement of which client it is."""
 
     client: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     roster: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    """The digest of the roster that it holds."""
+    """The digest of its roster."""
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
 def hello_text(job: str, node: int, client: int, nonce: bytes) -> bytes:
-    """Return what a node signs: bound to itself, so that no other node can say it, and to a question just asked."""
+    """Return what a node signs: bound to its node id, so no other node can reuse it, and to a fresh nonce."""
     return fields(b"f2ed hello 1", job.encode(), unsigned(node), unsigned(client), nonce)
 
 
@@ -49,13 +49,13 @@ def request_content(
 
 
 def reply_content(reply: bytes) -> RecordDict:
-    """Return the content of a reply. An array, since Flower cuts arrays into pieces and sends any size of them."""
+    """Return the content of a reply: an array, since Flower splits arrays and sends them at any size."""
     array = Array(dtype="uint8", shape=(len(reply),), stype="f2ed.bytes", data=reply)
     return RecordDict({OURS: ArrayRecord({"reply": array})})
 
 
 def reply_bytes(message: Message) -> bytes:
-    """Return the protocol's bytes of a reply, or raise `PeerError` if there are none."""
+    """Return the protocol's bytes in a reply, or raise `PeerError` if there are none."""
     if message.has_error():
         raise PeerError(f"an error instead of a reply: {str(message.error.reason)[:300]}")
     record = message.content.array_records.get(OURS) if message.has_content() else None
