@@ -119,7 +119,7 @@ def main():
     print(f"{given.clients} clients in {given.shards} shards, {SIZE:,} coordinates, {FAILING:.0%} fail in each round")
     since = time.monotonic()
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": os.cpu_count()}}
-    resources["init_args"]["log_to_driver"] = False  # Every failing client would tell its story.
+    resources["init_args"]["log_to_driver"] = False  # Every failing client would log its error.
     run_simulation(server, client, num_supernodes=given.clients, backend_config=resources)
     if given.out:
         given.out.write_text(json.dumps({"rounds": load.rounds, "error": load.error}))

@@ -36,13 +36,13 @@ from f2ed.learning.partition import Iid
 
 
 @cache
-def dealt(clients):
+def split_data(clients):
     data = Synthetic(train=clients * SIZE, test=10, side=28)()
     return data, split_samples(data.train, Iid()(data.train.labels.numpy(), clients, 0))
 
 
 def build(name, clients):
-    data, _ = dealt(clients)
+    data, _ = split_data(clients)
     return MODELS[name](data.shape, data.classes, 0)
 
 
@@ -65,7 +65,7 @@ def flower_rounds(name, clients, rounds, loading):
         torch.set_num_threads(1)
         model = build(name, clients).train()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        mine = dealt(clients)[1][int(context.node_config["partition-id"])].samples
+        mine = split_data(clients)[1][int(context.node_config["partition-id"])].samples
         optimizer = torch.optim.SGD(model.parameters(), lr=TRAINING.lr)
         for images, labels in batches(mine, loading):
             optimizer.zero_grad()

@@ -26,7 +26,7 @@ def no_disk(monkeypatch):
 
 @pytest.fixture
 def simulated(monkeypatch):
-    """Let nodes believe that they run in Flower's simulation engine."""
+    """Let nodes run as if in Flower's simulation engine."""
     from f2ed.flower import context
 
     monkeypatch.setattr(context, "_in_simulation", lambda: True)

@@ -73,7 +73,7 @@ class Node:
         self.run_config = run_config or {}
         self.state = RecordDict()
         self.connected = True
-        self.spoil = None
+        self.tamper = None
         """Changes a reply, or returns None to swallow it."""
         self.received = 0
 
@@ -85,7 +85,7 @@ class Node:
         except Exception as error:  # noqa: BLE001  as Flower does it
             reply = Message(Error(code=3, reason=str(error)), reply_to=message)
         self.state = context.state
-        return self.spoil(message, reply) if self.spoil else reply
+        return self.tamper(message, reply) if self.tamper else reply
 
 
 class FakeGrid(Grid):

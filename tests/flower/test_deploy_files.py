@@ -32,8 +32,8 @@ def options():
     found = {}
     for name in FLOWER:
         command = [str(Path(sys.executable).parent / name), "--help"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found[name] = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", told, re.MULTILINE))
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found[name] = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", shown, re.MULTILINE))
         assert len(found[name]) > 8
     return found
 

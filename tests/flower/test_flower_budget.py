@@ -118,12 +118,12 @@ def test_the_price_is_written_down_before_the_update_leaves(federation, tmp_path
     grid, nodes, roster = federation()
     written = []
 
-    def spoil(_message, reply):
+    def tamper(_message, reply):
         if b"upload" in reply_bytes(reply)[:40]:
             written.append((tmp_path / "client_3.spent.json").exists())
         return reply
 
-    nodes[3].spoil = spoil
+    nodes[3].tamper = tamper
     served(grid, roster, 1)
     assert written == [True]
 

@@ -144,11 +144,11 @@ def test_what_the_training_function_raises_does_not_leave_the_node(tmp_path):
 
 
 def test_an_update_that_is_not_finite_stays_at_home(tmp_path):
-    def spoil(message, _context):
+    def tamper(message, _context):
         bias = message.content["arrays"]["bias"]
         message.content["arrays"]["bias"] = type(bias)(np.full(3, np.nan, np.float32))
 
-    shard = Shard(tmp_path, fault=spoil)
+    shard = Shard(tmp_path, fault=tamper)
     terms = shard.terms()
     refused("NaN", shard.reply(terms.members[0], AskUpload(terms, shard.keys(terms)), arrays=model()))
 

@@ -58,7 +58,7 @@ def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, t
     assert f"epsilon at most {dp_epsilon(1 / 8, 1e-4):.3g};" in caplog.text
     grid, nodes, roster = federation(run_id=8)
     gone = roster.assignment(0).shards[0][0]
-    nodes[gone].spoil = silence
+    nodes[gone].tamper = silence
     again = server(roster, **settings, min_shards=1)
     again.start(grid, model(), num_rounds=2)
     spent = again.records[-1].dp_epsilon

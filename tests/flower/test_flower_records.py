@@ -69,7 +69,7 @@ def test_evaluations_that_are_not_finite_are_left_out(run):
 def test_a_dropped_client_and_a_closed_shard_are_on_record_with_reasons(federation, tmp_path):
     grid, nodes, roster = federation()
     victim = roster.assignment(0).shards[0][0]
-    nodes[victim].spoil = silence
+    nodes[victim].tamper = silence
     server(roster, records=tmp_path / "run.jsonl").start(grid, model(), num_rounds=1)
     (record,) = read(tmp_path / "run.jsonl").rounds
     assert list(record.excluded) == [0]

@@ -86,7 +86,7 @@ def test_no_plain_update_is_in_any_message(federation, mode):
 
 
 @pytest.mark.parametrize(
-    ("what", "spoil"),
+    ("what", "tamper"),
     [
         ("silent", silence),
         ("an error", lambda message, _: Message(Error(code=3, reason="broken"), reply_to=message)),
@@ -96,11 +96,13 @@ def test_no_plain_update_is_in_any_message(federation, mode):
         ("settings", lambda message, _: Message(RecordDict({"f2ed": ConfigRecord({"reply": b"x"})}), reply_to=message)),
     ],
 )
-def test_a_client_that_fails_closes_its_own_shard_and_no_other(federation, what, spoil):
+def test_a_client_that_fails_closes_its_own_shard_and_no_other(federation, what, tamper):
     grid, nodes, roster = federation()
     bad, open_shard = roster.assignment(0).shards
     victim = bad[0]
-    nodes[victim].spoil = lambda message, reply: reply if "hello" in message.content["f2ed"] else spoil(message, reply)
+    nodes[victim].tamper = lambda message, reply: (
+        reply if "hello" in message.content["f2ed"] else tamper(message, reply)
+    )
     leader = server(roster)
     result = leader.start(grid, model(), num_rounds=1)
     np.testing.assert_allclose(vector(result.arrays), moved_by([[open_shard]]), atol=2e-6)
@@ -122,7 +124,7 @@ def test_a_client_may_die_at_any_step_of_the_tolerant_mode(federation, step):
         request = message.content["f2ed"].get("request")
         return None if request and type(read_request(request)).__name__ == step else reply
 
-    nodes[victim].spoil = die
+    nodes[victim].tamper = die
     nodes[victim].app = user_app()
     leader = server(roster, mode="dropout-tolerant", deadline=0.5, train_deadline=0.5)
     result = leader.start(grid, model(), num_rounds=1)
@@ -189,9 +191,9 @@ def test_nobody_can_speak_for_a_client_without_its_key(federation):
         answers.setdefault("hello", reply_bytes(reply))
         return reply
 
-    nodes[0].spoil = listen
+    nodes[0].tamper = listen
     parrot = Node(9, user_app())
-    parrot.spoil = lambda message, _: Message(reply_content(answers["hello"]), reply_to=message)
+    parrot.tamper = lambda message, _: Message(reply_content(answers["hello"]), reply_to=message)
     grid.nodes[3] = parrot
     leader = server(roster)
     leader.start(grid, model(), num_rounds=1)
@@ -208,7 +210,7 @@ def test_clients_that_come_back_under_other_numbers_are_all_heard(federation, or
         if number == 1:
             # The SuperLink has noticed that the first is gone, and still lists the second.
             nodes[lost[0]].connected = False
-            nodes[lost[1]].spoil = silence
+            nodes[lost[1]].tamper = silence
             for place, which in enumerate(order):
                 client = lost[which]
                 grid.nodes[place] = Node(client, user_app(), nodes[client].node_config)
@@ -222,7 +224,7 @@ def test_clients_that_come_back_under_other_numbers_are_all_heard(federation, or
 def test_a_silent_stranger_does_not_keep_the_others_waiting(federation):
     grid, _, roster = federation()
     stranger = Node(9, user_app())
-    stranger.spoil = silence
+    stranger.tamper = silence
     grid.nodes[3] = stranger
     leader = server(roster, deadline=3600, train_deadline=3600)
     leader.start(grid, model(), num_rounds=1)
@@ -232,7 +234,9 @@ def test_a_silent_stranger_does_not_keep_the_others_waiting(federation):
 
 def test_flowers_own_arguments_are_understood(federation, caplog):
     grid, nodes, roster = federation()
-    nodes[roster.assignment(0).shards[0][0]].spoil = lambda message, reply: reply if len(message.content) == 1 else None
+    nodes[roster.assignment(0).shards[0][0]].tamper = lambda message, reply: (
+        reply if len(message.content) == 1 else None
+    )
     leader = server(roster, train_deadline=3600)
     with caplog.at_level("WARNING", logger="flwr"):
         leader.start(grid, model(), 1, 0.2, ConfigRecord({"lr": 0.1}), ConfigRecord({"batch_size": 1}), None)

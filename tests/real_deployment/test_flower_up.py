@@ -17,7 +17,7 @@ def running(folder):
 
 @pytest.fixture
 def interruptible():
-    """Let what is started hear Ctrl-C: whoever starts these tests in the background has it turned off for all."""
+    """Let child processes receive Ctrl-C: in a background job it is turned off."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,1 +1,1 @@
-"""An app whose result is known beforehand to the last bit, and whose processes fail when they are told to."""
+"""An app whose result is known beforehand to the last bit, and whose processes fail on command."""

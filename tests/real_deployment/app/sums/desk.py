@@ -16,7 +16,7 @@ class Desk:
         return self._folder / name
 
     def put(self, name, text=""):
-        """Lay down a file; whoever sees it sees all of it."""
+        """Write a file atomically."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -38,7 +38,7 @@ class Desk:
         return text
 
     def wait(self, name):
-        """Return once a file is there. Whoever waits in vain is ended with the deployment."""
+        """Return once a file exists."""
         while (text := self.read(name)) is None:
             time.sleep(0.05)
         return text
