@@ -17,6 +17,7 @@ from f2ed.deployment.settings import ServerSettings
 from f2ed.guarantees import LeakFollower, Unopened
 from f2ed.protocol.aggregation import Audit, StepResult
 from f2ed.protocol.dp import Ledger
+from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.records import (
     LeakReading,
@@ -198,7 +199,7 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
     crowd = f", every update hidden among at least {record.crowd} clients" if opened else ""
     parts = [
         f"round {record.round + 1}: {moved}",
-        f"{opened} of {shards} shards opened{' IN THE CLEAR' if header.mode == 'clear' else crowd}",
+        f"{opened} of {shards} shards opened{crowd if scheme_of(header.mode).masked else ' IN THE CLEAR'}",
     ]
     if record.leak is not None and record.leak.exposed:
         parts.append(f"THE ROUNDS SO FAR EXPOSE {record.leak.exposed} CLIENTS")

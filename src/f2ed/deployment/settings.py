@@ -11,6 +11,7 @@ from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.aggregation import Protocol, Task
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import Fixed
 
 __all__ = ["ServerSettings", "check_roster"]
@@ -36,7 +37,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mode(self) -> str:
         """How the smallest shard is kept secret, as records name it."""
-        return self.protocol.mode_for(self.roster.smallest_shard) if self.secure else "clear"
+        return self.protocol.mode_for(self.roster.smallest_shard) if self.secure else Clear.mode
 
     @property
     def crowd(self) -> int:
