@@ -25,7 +25,7 @@ def main() -> None:
         for record in simulate(**FEDERATION, estimator=estimator):
             print(
                 f"  round {record.round}: accuracy {record.accuracy:6.1%}, backdoor opens for {record.success:6.1%}, "
-                f"weight on spoilt shards {record.contaminated_weight:6.1%}"
+                f"weight on contaminated shards {record.contaminated_weight:6.1%}"
             )
         print(f"  {record.bytes_up:,} bytes sent by each client in a round; {record.stopped or 'every row counted'}")
 
