@@ -16,7 +16,7 @@ from f2ed.audit.images import save_png
 from f2ed.records import LeakReading, line
 from f2ed.report import write_page
 from tests.browser.chromium import browser, errors, opened, wait
-from tests.report.report_runs import demo, header, record, save
+from tests.report.report_runs import demo, deployed, deployed_record, header, record, save
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_the_shard_view_crosses_attackers_and_follows_the_chosen_run(page):
     choice = Select(page.find_element(By.ID, "run"))
     choice.select_by_visible_text("Trimmed-mean attack · Trimmed mean · seed 1")
     assert shown()[0]
-    assert "chooses anew" in page.find_element(By.CSS_SELECTOR, "#shards figcaption").text
+    assert "chooses per coordinate" in page.find_element(By.CSS_SELECTOR, "#shards figcaption").text
 
 
 def test_lambda_is_drawn_with_the_reasons_for_stopping(page):
@@ -138,8 +138,24 @@ def test_what_the_meter_read_is_drawn_for_each_setting(desktop, tmp_path):
         rounds = [record(head, n, leak=LeakReading(rank=25, exposed=exposed, first=1, crowd=4)) for n in range(3)]
         (tmp_path / f"{schedule}.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
     opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
-    assert traces(desktop, "meter") == [[["dealt anew in every round", 3], ["dealt once", 3]]] * 2
-    assert "dealt anew in every round: 100 of 100; dealt once: 0 of 100." in figures(desktop, "meter")[0].text
+    assert traces(desktop, "meter") == [[["resharded every round", 3], ["never resharded", 3]]] * 2
+    assert "resharded every round: 100 of 100; never resharded: 0 of 100." in figures(desktop, "meter")[0].text
+    assert errors(desktop) == []
+
+
+def test_a_deployment_shows_weights_and_participation_and_no_accuracy(desktop, tmp_path):
+    head = deployed(rounds=4)
+    rounds = [deployed_record(head, number, dropped={number: "timed out"}) for number in range(3)]
+    rounds.append(deployed_record(head, 3, skipped="too few shards opened", weights=None, crowd=0))
+    (tmp_path / "audit.jsonl").write_bytes(b"".join(map(line, [head, *rounds])))
+    opened(desktop, write_page([tmp_path], tmp_path / "p.html").path.as_uri())
+    assert "Deployment: 4 rounds, 1 skipped." in desktop.find_element(By.ID, "verdict").text
+    for hidden in ("accuracy", "success", "matrix"):
+        assert not desktop.find_element(By.ID, hidden).is_displayed()
+    named = [["shards opened", 4], ["smallest crowd", 4], ["clients dropped", 4], ["skipped", 1]]
+    assert traces(desktop, "participation") == [named]
+    assert "1 of 4 rounds were skipped" in figures(desktop, "participation")[0].text
+    assert "cannot know who attacks" in figures(desktop, "shards")[0].text
     assert errors(desktop) == []
 
 

@@ -70,11 +70,10 @@ def test_export_says_how_much_there_is(f2ed, runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["report"], "no runs are named"),
+        (["report"], "no runs given"),
         (["report", "nowhere"], "nowhere does not exist"),
-        (["figures"], "no runs are named"),
+        (["figures"], "no runs given"),
         (["export", "runs"], "--to csv"),
-        (["watch", "file.jsonl"], "is a file"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(f2ed, runs, tmp_path, arguments, complaint):  # noqa: ARG001
@@ -94,7 +93,7 @@ def test_files_of_no_use_are_named_before_the_refusal(f2ed, tmp_path):
 def test_watch_says_where_to_look_and_that_it_waits(f2ed, monkeypatch):
     monkeypatch.setattr("f2ed.cli.watch._until_interrupted", lambda: None)
     _, out, _ = f2ed("watch", "later", "--port", "0")
-    assert "later is not there yet" in out
+    assert "later does not exist yet" in out
     assert "at http://127.0.0.1:" in out
 
 

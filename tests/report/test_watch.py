@@ -15,7 +15,7 @@ from f2ed.records import line
 from f2ed.report import follow
 from f2ed.report.follow import Board, Folder
 from f2ed.report.watch import serve
-from tests.report.report_runs import demo, header, record, save
+from tests.report.report_runs import demo, deployed, deployed_record, header, record, save
 
 
 def append(path, *records):
@@ -52,6 +52,18 @@ def test_the_page_and_then_each_round_as_it_is_written(tmp_path):
             _, second = following()
             assert not second["reset"]
             assert second["runs"][path.name]["columns"]["round"] == [0, 1, 2]
+
+
+def test_the_audit_file_of_a_deployment_is_followed_by_itself(tmp_path):
+    head = deployed(rounds=5)
+    path = tmp_path / "audit.jsonl"
+    save(tmp_path, header(), name="another")
+    with serve(path) as url, stream(url) as following:
+        following()
+        path.write_bytes(line(head) + line(deployed_record(head, 0)))
+        _, found = following()
+        assert list(found["runs"]) == ["audit.jsonl"]
+        assert "Deployment: 1 round, none skipped." in found["html"]["verdict"]
 
 
 def test_only_what_changed_is_sent(tmp_path):

@@ -14,7 +14,7 @@ __all__ = ["export"]
 
 
 def export(
-    *runs: Annotated[Path, Parameter(help="Folders with records, or record files (.jsonl).")],
+    *runs: Annotated[Path, Parameter(help="Folders with records, record files or archives (.jsonl, .jsonl.xz).")],
     to: Annotated[Literal["csv", "parquet"] | None, Parameter(help="The kind of table to write.")] = None,
     out: Annotated[
         Path | None, Parameter(name=["--out", "-o"], help="The table; by default records.csv or .parquet.")
@@ -28,7 +28,7 @@ def export(
     Example: f2ed export runs/demo --tensorboard events
     """
     if to is None and tensorboard is None:
-        raise ConfigError("it is not said what to export to; give --to csv, --to parquet or --tensorboard FOLDER")
+        raise ConfigError("no output format given; use --to csv, --to parquet or --tensorboard FOLDER")
     console = Console(highlight=False)
     found = read_some(runs, console)
     if to is not None:

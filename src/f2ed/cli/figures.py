@@ -13,7 +13,7 @@ __all__ = ["figures"]
 
 
 def figures(
-    *runs: Annotated[Path, Parameter(help="Folders with records, or record files (.jsonl).")],
+    *runs: Annotated[Path, Parameter(help="Folders with records, record files or archives (.jsonl, .jsonl.xz).")],
     kind: Annotated[Format, Parameter(name="--format", help="The kind of file.")] = "svg",
     out: Annotated[Path, Parameter(name=["--out", "-o"], help="The folder to write to.")] = Path("figures"),
 ) -> None:
@@ -21,7 +21,7 @@ def figures(
 
     There is one panel per attack, with all estimators and the spread over seeds.
 
-    Where runs differ in more than attack, estimator and seed, each such setting is a figure of its own.
+    Where runs differ in more than attack, estimator and seed, each such setting gets its own figure.
 
     Example: f2ed figures runs/demo --format pdf -o figures
     """

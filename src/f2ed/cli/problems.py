@@ -1,4 +1,4 @@
-"""Reading records for a command: what is wrong with them is said, and does not stop it."""
+"""Read records for a command; problems with them are printed and do not stop it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,21 +9,21 @@ from f2ed.core.errors import ConfigError
 from f2ed.records.intake import Problem, RecordedRun
 from f2ed.records.reader import read_runs
 
-__all__ = ["read_some", "tell"]
+__all__ = ["print_problems", "read_some"]
 
 
 def read_some(paths: Sequence[Path], console: Console) -> list[RecordedRun]:
     """Read all runs, with every round; there must be one."""
     if not paths:
-        raise ConfigError("no runs are named; give folders or record files, such as runs/demo")
+        raise ConfigError("no runs given; name folders or record files, such as runs/demo")
     runs, problems = read_runs(paths)
-    tell(problems, console)
+    print_problems(problems, console)
     if not runs:
-        raise ConfigError("no run could be read; see above why")
+        raise ConfigError("no run could be read, for the reasons above")
     return runs
 
 
-def tell(problems: Sequence[Problem], console: Console) -> None:
+def print_problems(problems: Sequence[Problem], console: Console) -> None:
     """Name each problem with its file and line."""
     for problem in problems:
         where = f"{problem.file}, line {problem.line}" if problem.line else problem.file
