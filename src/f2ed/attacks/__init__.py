@@ -5,6 +5,7 @@ experiment files and the parameter list of the shared tests.
 """
 
 from f2ed.attacks._common.goal import EvaluationData, Examples, Goal, Palette, Success
+from f2ed.attacks._common.scene import Scene
 from f2ed.attacks._common.training import NO_OVERRIDES, MaliciousClients, ProximalTerm, Train, TrainingOverrides
 from f2ed.attacks._common.triggers import Bars, Square
 from f2ed.attacks._common.view import AttackerView, Knowledge
@@ -54,6 +55,7 @@ __all__ = [
     "Oracle",
     "Palette",
     "ProximalTerm",
+    "Scene",
     "SignFlip",
     "Square",
     "Success",
