@@ -221,6 +221,8 @@ def test_a_diverged_client_closes_its_shard_and_the_round_goes_on():
     state, record = simulation.step(simulation.start())
     assert list(record.excluded) == list(record.contaminated)
     assert "NaN" in record.excluded[record.contaminated[0]]
+    assert list(record.dropped) == list(simulation.malicious)
+    assert "NaN" in record.dropped[simulation.malicious[0]]
     assert torch.isfinite(state.model).all()
     assert record.weights[record.contaminated[0]] == 0
 

@@ -36,7 +36,9 @@ class OpenedRows(NamedTuple):
     """The shard that each row is the mean of."""
     excluded: dict[int, str]
     """The shards without a row, and why."""
-    audit: Audit | None
+    dropped: Mapping[ClientId, str]
+    """The clients that did not take part, and why: they dropped out, or their update was not finite."""
+    audit: Audit | None = None
     protect: float = 0.0
     """Seconds that the server spent waiting for clients to encode and mask."""
 
@@ -47,9 +49,9 @@ class Unsharded:
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
         """Leave out the clients that dropped out."""
         if not dropped:
-            return OpenedRows(updates, tuple(range(len(updates))), {}, None)
+            return OpenedRows(updates, tuple(range(len(updates))), {}, {})
         present = [client for client in range(len(updates)) if client not in dropped]
-        return OpenedRows(updates[present], tuple(present), dict(dropped), None)
+        return OpenedRows(updates[present], tuple(present), dict(dropped), dropped)
 
 
 class Sharded:
@@ -89,6 +91,7 @@ class Sharded:
             means if len(kept) == len(means) else means[kept],
             tuple(audit.opened[row] for row in kept),
             excluded,
+            dict(sorted(exchange.silent.items())),
             audit,
             exchange.waited,
         )

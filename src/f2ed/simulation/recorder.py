@@ -1,6 +1,6 @@
 """The record of a round: what the server saw and did, and how good the model is afterwards."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from math import isfinite
 from typing import Any
 
@@ -42,7 +42,6 @@ class Recorder:
         moved: Tensor | None,
         score: Score,
         success: Success | None,
-        dropped: Mapping[int, str],
         seconds: Seconds,
     ) -> RoundRecord:
         """Return the record of the round that led to this state."""
@@ -59,7 +58,7 @@ class Recorder:
             skipped=result.skipped,
             weights=_weights(opened, estimate, len(shards)),
             excluded=_excluded(opened, estimate),
-            dropped=dict(dropped),
+            dropped=dict(opened.dropped),
             contaminated=contaminated,
             eigenvalue=None if estimate is None else estimate.eigenvalue,
             iterations=0 if estimate is None else estimate.iterations,

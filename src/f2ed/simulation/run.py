@@ -167,7 +167,6 @@ class Simulation:
             moved=moved,
             score=score,
             success=success,
-            dropped=dropped,
             seconds=watch.read(),
         )
 
