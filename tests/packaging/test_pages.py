@@ -82,3 +82,12 @@ def test_an_estimator_takes_exactly_one_of_f_and_contamination():
         f2ed.Krum(f=2, contamination=0.1)
     with pytest.raises(ValueError, match="contamination"):
         f2ed.Krum()
+
+
+def test_the_diagram_of_the_layers_is_up_to_date(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "scripts")
+    import layers
+
+    drawn = layers.draw(*layers.layers(ROOT / "pyproject.toml"))
+    assert drawn == text(ROOT / "docs" / "diagrams" / "layers.svg")
+    assert set(layers.PURPOSE) == {path.parent.name for path in (ROOT / "src" / "f2ed").glob("*/__init__.py")}
