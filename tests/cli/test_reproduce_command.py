@@ -49,7 +49,7 @@ def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):
     assert "| mnist | TMA | accuracy | FilterL2 |" in out
     assert "| 95.38 |" in out
     assert "4 of 4 runs are available" in out
-    assert "seconds a run on cpu (4 runs)" in out
+    assert "seconds per run on cpu (4 runs)" in out
     page = Path("runs/fig2_shards/table.md").read_text()
     assert "Bidirectional Protection" in page
     assert len(list(Path("runs/fig2_shards/figures").glob("*.svg"))) == 1
@@ -86,12 +86,12 @@ def test_a_record_from_before_a_setting_was_there_is_in_the_same_figure(f2ed):
 
 def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
     _, out = f2ed("reproduce", "fig2", "--quick")
-    assert "No full runs were there to check these conclusions with." in out
+    assert "There are no full runs to check these conclusions against." in out
     f2ed("reproduce", "fig2", "--part", "no-attack", "--out", "results")
     _, out = f2ed("reproduce", "fig2", "--quick")
-    assert "Of 2 conclusions that a full run was there to check" in out
-    assert "the paper" not in out
-    assert "in the full run it" in Path("runs/fig2_shards-quick/table.md").read_text()
+    assert "of 2 conclusions agree with the full version." in out
+    assert "Compared with the paper" not in out
+    assert "full version" in Path("runs/fig2_shards-quick/table.md").read_text()
     status, _ = f2ed("reproduce", "fig2", "--quick", "--part", "no-attack")
     assert "--quick has no parts" in status
 
@@ -127,8 +127,8 @@ def test_figure_6_sets_the_end_of_the_runs_against_the_number_of_shards(f2ed):
     file = Path("fig2_shards.toml")
     file.write_text(FILE.replace("shards = 4", "shards = [1, 4]\nsecure = false"))
     _, out = f2ed("reproduce", "fig6", "--only", "TMA", "--only", "FilterL2")
-    assert "| shards | with an attacker | TMA (released), FilterL2: accuracy |" in out
-    assert "where half or more of the shards have an attacker." in out
+    assert "| shards | contaminated | TMA (released), FilterL2: accuracy |" in out
+    assert "with half or more of the shards contaminated." in out
     (picture,) = Path("runs/fig2_shards/figures").glob("*.svg")
     drawn = picture.read_text()
     assert "TMA (released), FilterL2: accuracy" in drawn

@@ -177,7 +177,7 @@ def test_with_strict_it_refuses_that_schedule_before_anything_starts(f2ed, file,
 @pytest.mark.parametrize(
     ("wanted", "hint"),
     [
-        ("dmo", "did you mean demo?"),
+        ("dmo", "did you mean demo or"),
         ("nothing-like-it", "`f2ed list experiments` shows all of them"),
         ("folder/demo.toml", "did you mean demo?"),
     ],

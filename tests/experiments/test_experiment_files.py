@@ -47,8 +47,8 @@ def test_training_may_have_lists_too():
 def test_runs_of_one_kind_are_told_apart_by_their_settings_or_a_label():
     text = changed(estimator='["mean", { kind = "filter-l2", epsilon = 0.1 }, { kind = "filter-l2", label = "ours" }]')
     cells = expand(parse(text, "a.toml"))
-    assert [cell.name for cell in cells] == ["mean", "filter-l2(epsilon=0.1)", "ours"]
-    assert [cell.experiment.estimator for cell in cells] == [Mean(), FilterL2(0.1), FilterL2(0.25)]
+    assert [cell.name for cell in cells] == ["mean", "filter-l2(contamination=0.1)", "ours"]
+    assert [cell.experiment.estimator for cell in cells] == [Mean(), FilterL2(contamination=0.1), FilterL2(contamination=0.25)]
 
 
 def test_names_may_be_short_for_tables():
@@ -62,9 +62,9 @@ def test_every_run_has_a_file_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("lines", "complaint"),
+    ("lines", "error"),
     [
-        ({"clinets": "3"}, r"a\.toml: clinets: there is no such setting; did you mean clients\?"),
+        ({"clinets": "3"}, r"a\.toml: clinets: unknown setting; did you mean clients\?"),
         ({"training": "{ lr = 0.1, momentun = 0.9 }"}, r"training\.momentun: .* did you mean momentum"),
         ({"estimator": '"filter-l3"'}, r"estimator\.kind: there is no 'filter-l3'; did you mean filter-l2"),
         ({"estimator": '["mean", "krumm"]'}, r"estimator\[1\]\.kind: there is no 'krumm'; did you mean krum"),
@@ -85,7 +85,7 @@ def test_every_run_has_a_file_of_its_own():
         ({"attack_from": "9"}, r"attack_from: the attack would begin in round 9"),
         ({"shards": "[4, 13]"}, r"shards\[1\]: found 13 shards for 12 clients; use at most 4"),
         ({"shards": "5"}, r"shards: 5 shards of 12 clients leave some with 2, .* use at most 4 shards"),
-        ({"estimator": '{ kind = "bulyan", epsilon = 0.25 }'}, r"estimator: Bulyan withstands .* n >= 4f \+ 3"),
+        ({"estimator": '{ kind = "bulyan", contamination = 0.25 }'}, r"estimator: [Bb]ulyan .* n >= 4f \+ 3"),
         ({"bits": "40", "protocol": "{ mode = 'dropout-tolerant', threshold = 9 }"}, r"protocol: a threshold of 9"),
         ({"partition": '{ kind = "pathological", classes_per_client = 11 }'}, r"partition: 11 labels per client"),
         ({"partition": '["iid", { kind = "pathological", classes_per_client = 11 }]'}, r"partition\[1\]: 11 labels"),
@@ -96,19 +96,19 @@ def test_every_run_has_a_file_of_its_own():
         ),
         ({"attack": '{ kind = "model-replacement", trigger = { size = 9 } }'}, r"attack: a trigger down to row 9"),
         ({"data": '{ kind = "synthetic", side = 2 }', "model": '"cnn"'}, r"model: images of 2 x 2 are too small"),
-        ({"title": "3"}, r"title: found 3; wanted text"),
-        ({"fallback": "3"}, r"fallback: found 3; wanted a table"),
+        ({"title": "3"}, r"title: found 3; expected a quoted string"),
+        ({"fallback": "3"}, r"fallback: found 3; expected a table"),
         ({"fallback": "{ clents = 3 }"}, r"fallback\.clents: .* did you mean clients"),
         ({"fallback": "{ shards = 13 }"}, r"shards: found 13 shards for 12 clients"),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_place(lines, complaint):
-    with pytest.raises(ConfigError, match=complaint):
+def test_what_cannot_work_is_refused_with_its_place(lines, error):
+    with pytest.raises(ConfigError, match=error):
         prepare(parse(changed(**lines), "a.toml"))
 
 
 def test_text_that_is_no_toml_is_refused_with_its_line():
-    with pytest.raises(ConfigError, match=r"a\.toml is no TOML: .*line 1"):
+    with pytest.raises(ConfigError, match=r"a\.toml is not valid TOML: .*line 1"):
         parse("clients = = 3", "a.toml")
 
 

@@ -9,8 +9,8 @@ from f2ed.experiments.file import parse
 from f2ed.experiments.reproduction.comparison import (
     agreement,
     behind,
-    beside_the_paper,
-    beside_the_records,
+    against_paper,
+    against_released,
     by_shards,
     every_arm,
     minority,
@@ -96,7 +96,7 @@ def test_panels_hold_the_end_of_every_seed_and_the_authors_count_all_images(cell
 
 
 def test_each_stated_number_stands_beside_ours_with_the_difference_in_our_favor():
-    table = beside_the_paper(
+    table = against_paper(
         "fig2",
         [
             panel("none", Mean=measured(0.96)),
@@ -121,7 +121,7 @@ def test_the_authors_own_records_stand_beside_ours_rule_by_rule():
         Panel(data="fashion-mnist", attack=attack, measure="accuracy", arms=arms)
         for attack in ("none", "TMA (released)", "TMA")
     ]
-    table = beside_the_records("fig2", panels)
+    table = against_released("fig2", panels)
     assert [(row[1], *row[3:]) for row in table.rows][:4] == [
         ("TMA", "FilterL2", "76.00", "76.13", "-0.13"),
         ("TMA", "FilterL2 (paper)", "75.00", "76.13", "-1.13"),
@@ -129,7 +129,7 @@ def test_the_authors_own_records_stand_beside_ours_rule_by_rule():
         ("TMA", "Krum", "not run", "75.91", ""),
     ]
     assert len(table.rows) == 7
-    assert beside_the_records("fig4", panels).rows == ()
+    assert against_released("fig4", panels).rows == ()
 
 
 def test_where_ours_is_behind_comes_first_and_only_seeds_in_common_count():
@@ -145,7 +145,7 @@ def test_where_ours_is_behind_comes_first_and_only_seeds_in_common_count():
     assert said[1] == "mnist, KA: FilterL2 is 1.0 points behind Krum (accuracy 90.00 against 91.00)."
     assert (
         said[2]
-        == "FilterL2 is best, or within 0.5 points of the best rule, in 1 of 3 panels that were run with another rule."
+        == "FilterL2 is best, or within 0.5 points of the best rule, in 1 of 3 panels with at least one other rule."
     )
     assert said[3] == "Nothing to compare with was run in: mnist TMA."
 
@@ -166,8 +166,8 @@ def test_the_quick_version_is_checked_with_full_runs_where_there_are_some():
         ("none", "Mean", "holds", "holds", "yes"),
         ("TMA", "FilterL2", "holds", "breaks", "no"),
         ("TMA", "Mean", "breaks", "breaks", "yes"),
-        ("MRA", "FilterL2", "holds", "was not judged", ""),
-        ("MRA", "Mean", "breaks", "was not judged", ""),
+        ("MRA", "FilterL2", "holds", "not graded", ""),
+        ("MRA", "Mean", "breaks", "not graded", ""),
     ]
     assert sentence == "Of 4 conclusions that a full run was there to check, 3 agree."
     assert agreement(quick, [])[1] == "No full runs were there to check these conclusions with."
@@ -177,7 +177,7 @@ def test_no_rule_is_judged_by_accuracy_where_averaging_without_an_attack_was_not
     quick = [panel("none", FilterL2=measured(0.90), Mean=measured(0.90)), panel("TMA", FilterL2=measured(0.89))]
     full = [panel("none", FilterL2=measured(0.90), Mean=None), panel("TMA", FilterL2=measured(0.89))]
     table, sentence = agreement(quick, full)
-    assert {row[5] for row in table.rows} == {"was not judged"}
+    assert {row[5] for row in table.rows} == {"not graded"}
     assert sentence == "No full runs were there to check these conclusions with."
 
 
@@ -186,8 +186,8 @@ def test_in_a_figure_without_a_calm_panel_the_best_is_what_the_others_are_judged
     assert [row[4] for row in agreement(quick, [])[0].rows] == ["breaks", "holds"]
 
 
-def tainted(share, shards):
-    return Measured(ends={0: share}, tainted=shards)
+def contaminated(share, shards):
+    return Measured(ends={0: share}, contaminated=shards)
 
 
 WITH_SHARDS = Panel(
@@ -195,9 +195,9 @@ WITH_SHARDS = Panel(
     attack="TMA",
     measure="accuracy",
     arms={
-        "FilterL2, shards 25": tainted(0.9, 12),
-        "FilterL2, shards 5": tainted(0.5, 3),
-        "FilterL2, shards 24": tainted(0.4, 12),
+        "FilterL2, shards 25": contaminated(0.9, 12),
+        "FilterL2, shards 5": contaminated(0.5, 3),
+        "FilterL2, shards 24": contaminated(0.4, 12),
         "FilterL2, shards 100": None,
     },
 )
@@ -205,15 +205,15 @@ WITH_SHARDS = Panel(
 
 def test_the_number_of_shards_is_a_table_of_its_own_in_their_order():
     table = by_shards([WITH_SHARDS])
-    assert table.head == ("shards", "with an attacker", "TMA, FilterL2: accuracy")
+    assert table.head == ("shards", "contaminated", "TMA, FilterL2: accuracy")
     assert table.rows == (("5", "3", "50.00"), ("24", "12", "40.00"), ("25", "12", "90.00"))
 
 
-def test_where_half_of_the_shards_have_an_attacker_is_told_apart_from_where_fewer_have():
-    said = "TMA, FilterL2: accuracy 90.00 where fewer than half of the shards have an attacker, "
-    assert minority([WITH_SHARDS]) == [f"{said}40.00 to 50.00 where half or more of the shards have an attacker."]
-    alone = Panel(data="mnist", attack="TMA", measure="accuracy", arms={"FilterL2, shards 25": tainted(0.9, 12)})
-    assert minority([alone]) == [f"{said.removesuffix(', ')}."]
+def test_a_contaminated_majority_is_reported_apart_from_a_minority():
+    text = "TMA, FilterL2: accuracy 90.00 with fewer than half of the shards contaminated, "
+    assert minority([WITH_SHARDS]) == [f"{text}40.00 to 50.00 with half or more of the shards contaminated."]
+    alone = Panel(data="mnist", attack="TMA", measure="accuracy", arms={"FilterL2, shards 25": contaminated(0.9, 12)})
+    assert minority([alone]) == [f"{text.removesuffix(', ')}."]
 
 
 def test_a_table_of_all_rules_leaves_out_those_never_run():
@@ -232,7 +232,7 @@ def test_the_worst_case_names_the_attack_and_puts_the_best_rule_first(cells):
         ("FilterL2", "90.0", "80.0 (TMA (released))", "40.0 (MRA (released))"),
         ("Mean", "90.0", "10.0 (TMA (released))", "40.0 (MRA (released))"),
     ]
-    tried = {slug: found for slug, found in matched(cells, logs).items() if "model-replacement" not in slug}
+    tried = {slug: found for slug, found in matched(cells, logs).items() if "mra" not in slug}
     assert [row[3:] for row in worst_case(cells, tried).rows] == [
         ("80.0 (TMA (released), of 1 tried)", "not run"),
         ("10.0 (TMA (released), of 1 tried)", "not run"),
