@@ -48,7 +48,11 @@ def test_runs_of_one_kind_are_told_apart_by_their_settings_or_a_label():
     text = changed(estimator='["mean", { kind = "filter-l2", epsilon = 0.1 }, { kind = "filter-l2", label = "ours" }]')
     cells = expand(parse(text, "a.toml"))
     assert [cell.name for cell in cells] == ["mean", "filter-l2(contamination=0.1)", "ours"]
-    assert [cell.experiment.estimator for cell in cells] == [Mean(), FilterL2(contamination=0.1), FilterL2(contamination=0.25)]
+    assert [cell.experiment.estimator for cell in cells] == [
+        Mean(),
+        FilterL2(contamination=0.1),
+        FilterL2(contamination=0.25),
+    ]
 
 
 def test_names_may_be_short_for_tables():

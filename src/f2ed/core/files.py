@@ -58,7 +58,7 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[No
             unfinished.unlink(missing_ok=True)
         yield
     finally:
-        # Before the lock is released: whoever waited for it finds that it is gone, and creates another.
+        # Before the lock is released: a waiting process then sees that it is gone, and creates another.
         with suppress(OSError):
             lock.unlink()
         os.close(held)

@@ -7,10 +7,10 @@ import pytest
 from f2ed.experiments import expand
 from f2ed.experiments.file import parse
 from f2ed.experiments.reproduction.comparison import (
-    agreement,
-    behind,
     against_paper,
     against_released,
+    agreement,
+    behind,
     by_shards,
     every_arm,
     minority,

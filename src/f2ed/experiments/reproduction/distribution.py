@@ -1,10 +1,10 @@
-"""Figure 3 of the paper: updates of clients with few labels each, and the means of shards of such clients.
+"""Figure 3 of the paper: updates of clients with few classes each, and the means of shards of such clients.
 
-The paper shows the distribution of weights within each update, and that shard means look alike. Here are two numbers
-to that picture. The first asks whether *who is together* matters: the share of the variance of all updates that lies
-between groups, with a permutation test. Between clients of different labels it is large; between shards dealt at random
-it is what chance gives if shard means are draws from one distribution. The second is the picture as a number: the
-Kolmogorov-Smirnov distance between the weights of two updates, on average over the pairs.
+The paper shows the distribution of weights within each update, and that shard means look alike. Two numbers quantify
+that picture. The first asks whether the grouping matters: the share of the variance of all updates that lies between
+groups, with a permutation test. Between clients of different classes it is large; between randomly assigned shards it
+is what chance gives if shard means are draws from one distribution. The second is the mean Kolmogorov-Smirnov distance
+between the weights of two updates.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def distribution(data: Data, *, seed: int = 0, quick: bool = False, device: str = "cpu") -> Distribution:
-    """Train 25 clients once from the same model, five for each pair of labels, and deal them into five shards."""
+    """Train 25 clients once from the same model, five for each pair of labels, and assign them to five shards."""
     model: AnyModel = Mlp() if quick else Cnn()
     few = _updates(data, _by_labels(data, seed), model, seed, device)
     every = _updates(data, Iid()(data.train.labels.numpy(), _CLIENTS, seed), model, seed, device)
@@ -128,9 +128,9 @@ def _by_labels(data: Data, seed: int) -> Partition:
     for group in range(_GROUPS):
         own = np.flatnonzero((labels >= group * per_group) & (labels < (group + 1) * per_group))
         size = len(labels) // (2 * _CLIENTS)
-        dealt = stream(seed, "group", group).permutation(own)
+        shuffled = stream(seed, "group", group).permutation(own)
         for number, client in enumerate(range(group, _CLIENTS, _GROUPS)):
-            lists[client] = tuple(map(int, dealt[number * size : (number + 1) * size]))
+            lists[client] = tuple(map(int, shuffled[number * size : (number + 1) * size]))
     return Assigned(clients=tuple(lists))(labels, _CLIENTS, seed)
 
 
