@@ -26,7 +26,7 @@ def test_a_file_without_lists_is_one_run_named_after_the_file():
 
 def test_lists_make_a_grid_in_the_order_of_the_file():
     text = changed(attack='["none", "trimmed-mean-attack"]', estimator='["mean", "median"]')
-    assert names(text) == ["none, mean", "none, median", "tma, mean", "tma, median"]
+    assert names(text) == ["none, mean", "none, median", "trimmed-mean-attack, mean", "trimmed-mean-attack, median"]
 
 
 def test_numbers_are_named_by_their_setting():
@@ -45,7 +45,9 @@ def test_training_may_have_lists_too():
 
 
 def test_runs_of_one_kind_are_told_apart_by_their_settings_or_a_label():
-    text = changed(estimator='["mean", { kind = "filter-l2", epsilon = 0.1 }, { kind = "filter-l2", label = "ours" }]')
+    text = changed(
+        estimator='["mean", { kind = "filter-l2", contamination = 0.1 }, { kind = "filter-l2", label = "ours" }]'
+    )
     cells = expand(parse(text, "a.toml"))
     assert [cell.name for cell in cells] == ["mean", "filter-l2(contamination=0.1)", "ours"]
     assert [cell.experiment.estimator for cell in cells] == [
@@ -91,9 +93,15 @@ def test_every_run_has_a_file_of_its_own():
         ({"shards": "5"}, r"shards: 5 shards of 12 clients leave some with 2, .* use at most 4 shards"),
         ({"estimator": '{ kind = "bulyan", contamination = 0.25 }'}, r"estimator: [Bb]ulyan .* n >= 4f \+ 3"),
         ({"bits": "40", "protocol": "{ mode = 'dropout-tolerant', threshold = 9 }"}, r"protocol: a threshold of 9"),
-        ({"partition": '{ kind = "pathological", classes_per_client = 11 }'}, r"partition: 11 labels per client"),
-        ({"partition": '["iid", { kind = "pathological", classes_per_client = 11 }]'}, r"partition\[1\]: 11 labels"),
-        ({"clients": "300", "shards": "4", "malicious": "1"}, r"partition: 240 samples cannot serve 300 clients"),
+        (
+            {"partition": '{ kind = "pathological", classes_per_client = 11 }'},
+            r"partition: found classes_per_client = 11",
+        ),
+        (
+            {"partition": '["iid", { kind = "pathological", classes_per_client = 11 }]'},
+            r"partition\[1\]: found classes_per_client = 11",
+        ),
+        ({"clients": "300", "shards": "4", "malicious": "1"}, r"partition: found 300 clients for 240 samples"),
         (
             {"attack": '{ kind = "model-replacement", target = 10 }'},
             r"attack: invalid target label 10",
@@ -133,13 +141,13 @@ def test_without_the_data_the_fallback_takes_their_place_and_says_so():
     assert cells[0].experiment.rounds == 1
     assert cells[0].about == "no mnist"
     assert len(loaded) == 1
-    assert "mnist is not in" in said[-1]
+    assert "mnist was not found in" in said[-1]
     assert "fallback" in said[-1]
 
 
 @pytest.mark.usefixtures("offline")
 def test_without_the_data_and_a_fallback_the_file_is_refused():
-    with pytest.raises(ConfigError, match=r"a\.toml: data: mnist is not in"):
+    with pytest.raises(ConfigError, match=r"a\.toml: data: mnist was not found in"):
         prepare(parse(changed(data='"mnist"'), "a.toml"))
 
 
@@ -149,7 +157,7 @@ def test_data_that_no_chosen_run_needs_are_not_asked_for():
     cells, loaded = prepare(file, only=["digits"])
     assert [cell.name for cell in cells] == ["digits"]
     assert len(loaded) == 1
-    with pytest.raises(ConfigError, match=r"a\.toml: data\[1\]: mnist is not in"):
+    with pytest.raises(ConfigError, match=r"a\.toml: data\[1\]: mnist was not found in"):
         prepare(file)
 
 

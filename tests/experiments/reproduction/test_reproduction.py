@@ -147,7 +147,7 @@ def test_where_ours_is_behind_comes_first_and_only_seeds_in_common_count():
         said[2]
         == "FilterL2 is best, or within 0.5 points of the best rule, in 1 of 3 panels with at least one other rule."
     )
-    assert said[3] == "Nothing to compare with was run in: mnist TMA."
+    assert said[3] == "No other rule was run in: mnist TMA."
 
 
 def test_the_quick_version_is_checked_with_full_runs_where_there_are_some():
@@ -169,8 +169,8 @@ def test_the_quick_version_is_checked_with_full_runs_where_there_are_some():
         ("MRA", "FilterL2", "holds", "not graded", ""),
         ("MRA", "Mean", "breaks", "not graded", ""),
     ]
-    assert sentence == "Of 4 conclusions that a full run was there to check, 3 agree."
-    assert agreement(quick, [])[1] == "No full runs were there to check these conclusions with."
+    assert sentence == "3 of 4 conclusions agree with the full version."
+    assert agreement(quick, [])[1] == "There are no full runs to check these conclusions against."
 
 
 def test_no_rule_is_judged_by_accuracy_where_averaging_without_an_attack_was_not_run():
@@ -178,7 +178,7 @@ def test_no_rule_is_judged_by_accuracy_where_averaging_without_an_attack_was_not
     full = [panel("none", FilterL2=measured(0.90), Mean=None), panel("TMA", FilterL2=measured(0.89))]
     table, sentence = agreement(quick, full)
     assert {row[5] for row in table.rows} == {"not graded"}
-    assert sentence == "No full runs were there to check these conclusions with."
+    assert sentence == "There are no full runs to check these conclusions against."
 
 
 def test_in_a_figure_without_a_calm_panel_the_best_is_what_the_others_are_judged_by():

@@ -83,7 +83,7 @@ def attack_table() -> Iterator[str]:
     data = Mnist()(None)
     model = Mlp((256,))(data.shape, data.classes, 0)
     dimension = sum(each.numel() for each in model.parameters())
-    yield f"| noise | epsilon of one round | images, dense model of {dimension:,} weights | membership |"
+    yield f"| noise | epsilon of one round | images, dense model of {dimension:,} weights | membership (AUC) |"
     yield "|---|---|---|---|"
     for multiplier in MULTIPLIERS:
         rng = stream(0, "privacy dial", str(multiplier))

@@ -32,7 +32,7 @@ def schedule_costs(logs: Sequence[RunLog]) -> str:
                 lines.append(_row(f"{about}: success, %", runs, lambda log: 100 * (log.rounds[-1].success or 0)))
             if attack != "none":
                 lines.append(_row(f"{about}: weight on contaminated shards, %", runs, _contaminated_weight))
-                lines.append(_row(f"{about}: honest clients without influence", runs, _without_influence))
+                lines.append(_row(f"{about}: honest clients without weight", runs, _without_influence))
     runs = [[log for (_, name), logs in cells.items() if name == schedule for log in logs] for schedule in SCHEDULES]
     lines.append(_row("clients determined by all rounds", runs, _exposed))
     lines.append(_row("smallest group determined", runs, _crowd))
