@@ -193,7 +193,7 @@ def test_a_client_restarted_between_its_key_and_its_upload_goes_on_with_its_key(
     assert again.equals_the_survivors([one])
 
 
-def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(again, shards):
+def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(deployment, again, shards):
     one, other = shards
     again.ask(**{f"c{other[1]}_AskUpload": "die"})
     record = again.result()
@@ -203,12 +203,12 @@ def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(a
     assert dropped(record) == [other[1]]
     assert list(record.excluded) == [1]
     assert again.equals_the_survivors([one])
+    deployment.replace_node(other[1])
 
 
 @pytest.mark.nightly
 def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again, shards):
     one, other = shards
-    deployment.replace_node(other[1])
     # On a machine that is busy everything takes longer, and so does the deadline.
     again.ask(deadline=30 + 2 * again.seconds, **{f"c{one[3]}_train": "hang"})
     record = again.result()
