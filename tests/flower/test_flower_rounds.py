@@ -4,9 +4,10 @@ import os
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from f2ed import ConfigError, Encoding, FilterL2
+from f2ed.flower.arrays import tensor_sizes
 from f2ed.flower.wire import reply_bytes, reply_content
 from tests.flower.fake_grid import (
     FakeGrid,
@@ -38,6 +39,17 @@ def test_integers_of_the_model_stay_what_they_are(federation):
     result = server(roster).start(grid, model(), num_rounds=1)
     assert result.arrays["count"].numpy() == [7]
     assert result.arrays["weight"].numpy().dtype == np.float32
+
+
+def test_a_model_without_floats_is_refused(federation):
+    grid, _, roster = federation()
+    with pytest.raises(ConfigError, match="without a single array of floats"):
+        server(roster).start(grid, ArrayRecord({"count": Array(np.array([7]))}), num_rounds=1)
+
+
+def test_empty_arrays_do_no_harm():
+    arrays = ArrayRecord({"empty": Array(np.zeros((0, 3), np.float32)), "bias": Array(np.zeros(3, np.float32))})
+    assert tensor_sizes(arrays) == (3,)
 
 
 def test_after_set_up_a_round_is_one_exchange(federation):

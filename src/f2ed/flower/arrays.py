@@ -34,14 +34,18 @@ def flat(arrays: ArrayRecord) -> Vector:
     """Return all floats of a model as one vector, in the order of the record."""
     parts = [values.ravel() for name, array in arrays.items() if _is_float(values := _values(name, array))]
     if not parts:
-        raise ConfigError("a model without a single array of floats; there is nothing to average")
+        raise _no_floats()
     wide = any(part.dtype == np.float64 for part in parts)
     return np.concatenate(parts).astype(np.float64 if wide else np.float32, copy=False)
 
 
 def tensor_sizes(arrays: ArrayRecord) -> tuple[int, ...]:
-    """Return the sizes of the arrays that make up the vector."""
-    return tuple(values.size for name, array in arrays.items() if _is_float(values := _values(name, array)))
+    """Return the sizes of the arrays that make up the vector; empty arrays add nothing to it."""
+    every = (values.size for name, array in arrays.items() if _is_float(values := _values(name, array)))
+    sizes = tuple(size for size in every if size)
+    if not sizes:
+        raise _no_floats()
+    return sizes
 
 
 def update(before: ArrayRecord, after: ArrayRecord) -> Vector:
@@ -83,3 +87,7 @@ def _values(name: str, array: Array) -> npt.NDArray[Any]:
 
 def _is_float(values: npt.NDArray[Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating))
+
+
+def _no_floats() -> ConfigError:
+    return ConfigError("a model without a single array of floats; there is nothing to average")
