@@ -20,6 +20,7 @@ from f2ed.experiments import Cell, ExperimentFile, Summary, expand, find, prepar
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
 from f2ed.records import RunLog
+from f2ed.records.grading import LATE_ROUNDS
 from f2ed.report import write_page
 from f2ed.report.watch import serve
 from f2ed.simulation.leak_meter import warning
@@ -181,9 +182,11 @@ def _conclude(summary: Summary, folder: Path, where: Path | None, console: Conso
         weight = "" if result.contaminated_weight is None else f"{100 * result.contaminated_weight:.1f} %"
         table.add_row(*names, f"{100 * result.accuracy:.1f} %", lost, success, weight)
     console.print(table)
-    console.print(
-        "lost: accuracy against the same run without an attack; contaminated: with a malicious client\n", style="dim"
+    legend = (
+        "lost: points of accuracy, against the same run without an attack; weight on contaminated shards: those with a "
+        f"malicious client, over the last {LATE_ROUNDS} rounds\n"
     )
+    console.print(legend, style="dim", soft_wrap=True)
     for sentence in summary.verdict:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"\nRecords: {folder}", soft_wrap=True)
