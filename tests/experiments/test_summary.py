@@ -67,8 +67,8 @@ def test_averaging_is_set_against_the_robust_rule_attack_by_attack():
     said = summarize(GRID).verdict
     assert said[0] == "Without an attack filter-l2 reaches 94% and plain averaging 95%."
     assert said[1] == (
-        "Under trimmed-mean-attack, filter-l2: accuracy 93.5%, 0.5 points below without the attack. "
-        "Plain averaging: accuracy 70%, 25 points below without the attack."
+        "Under trimmed-mean-attack, filter-l2: accuracy 93.5%, 0.5 points lower than without the attack. "
+        "Plain averaging: accuracy 70%, 25 points lower than without the attack."
     )
     assert said[2] == (
         "Under model-replacement, filter-l2: accuracy 94%, the same as without the attack; the attack succeeds on 0.4% "

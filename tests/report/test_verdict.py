@@ -95,7 +95,7 @@ def test_who_met_fewer_attacks_is_not_praised_for_all_of_them():
 def test_a_baseline_of_another_rule_is_called_by_its_name():
     found = page_verdict(arms([run(0.9, attack="none"), run(0.5, attack="krum-attack", estimator="mean")]))
     (mean,) = points(found, "Mean")
-    assert "40 points below FilterL2 without the attack" in mean.text
+    assert "40 points lower than FilterL2 without the attack" in mean.text
 
 
 def test_if_nothing_held_the_headline_says_so():

@@ -84,7 +84,7 @@ def _points(lost: float, whose: str) -> str:
     if not points:
         return f"the same as {whose}without the attack"
     counted = "1 point" if points == 1 else f"{points:g} points"
-    return f"{counted} {'below' if lost > 0 else 'above'} {whose}without the attack"
+    return f"{counted} {'lower' if lost > 0 else 'higher'} than {whose}without the attack"
 
 
 def region(name: str) -> str:
