@@ -133,4 +133,4 @@ def test_figure_6_sets_the_end_of_the_runs_against_the_number_of_shards(f2ed):
     drawn = picture.read_text()
     assert "TMA (released), FilterL2: accuracy" in drawn
     assert ">4</text>" in drawn
-    assert "half of the shards or more have an attacker" in drawn
+    assert "at least half of the shards are contaminated" in drawn

@@ -37,7 +37,7 @@ def _by_shards(cells: Sequence[Cell], found: Mapping[str, RunLog], path: Path) -
         ]
         for name, points in against_shards(panels(cells, found)).items()
     }
-    hollow = "half of the shards or more have an attacker"
+    hollow = "at least half of the shards are contaminated"
     draw_against(lines, path, setting="shards", measure="at the end", hollow=hollow)
     return path
 
