@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -48,13 +49,39 @@ def test_appending_adds_to_the_end_and_creates_a_missing_file(tmp_path):
     assert (tmp_path / "a.jsonl").read_bytes() == b"1\n2\n"
 
 
-def test_writing_and_appending_reach_the_disk(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(files.os, "fsync", synced.append)
+@pytest.fixture
+def synced(tmp_path, monkeypatch):
+    """Return what was on its way to the disk at each fsync: a file's content, or a folder's names."""
+    found = []
+
+    def fsync(handle):
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        found.append(sorted(each.name for each in path.iterdir()) if path.is_dir() else path.read_bytes())
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds the file behind a handle in /proc")
+def test_a_write_syncs_the_whole_file_before_it_has_its_name_and_the_folder_after(tmp_path, synced):
+    write_atomic(tmp_path / "b", b"whole")
+    assert synced == [b"whole", ["b"]]
+    write_atomic(tmp_path / "b", b"again")
+    assert synced[2:] == [b"again", ["b"]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds the file behind a handle in /proc")
+def test_appending_syncs_the_line_and_the_name_of_a_new_file(tmp_path, synced):
     append(tmp_path / "a", b"1")
-    assert len(synced) == 1
-    write_atomic(tmp_path / "b", b"1")  # the file, then the folder that names it
-    assert len(synced) == 3
+    append(tmp_path / "a", b"2")
+    assert synced == [b"1", ["a"], b"12"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds the file behind a handle in /proc")
+def test_a_write_under_a_lock_is_synced_too(tmp_path, synced):
+    with locked(tmp_path / "a", remedy="") as lock:
+        lock.write(tmp_path / "a", b"1")
+    assert synced == [b"1", ["a", "a.lock"]]
 
 
 def test_a_lock_that_is_held_is_refused_with_a_remedy(tmp_path):
@@ -67,7 +94,66 @@ def test_a_lock_that_is_held_is_refused_with_a_remedy(tmp_path):
         pytest.fail("two held the lock")
     with locked(path, wait=0, remedy=""):
         pass
-    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_file_is_never_removed(tmp_path):
+    with locked(tmp_path / "a", remedy=""):
+        first = (tmp_path / "a.lock").stat().st_ino
+    with locked(tmp_path / "a", remedy=""):
+        assert (tmp_path / "a.lock").stat().st_ino == first
+    assert (tmp_path / "a.lock").stat().st_ino == first
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_who_lost_the_lock_file_writes_nothing(tmp_path, replaced):
+    path, lock_file = tmp_path / "a", tmp_path / "a.lock"
+    write_atomic(path, b"old")
+    with locked(path, remedy="") as lock:
+        lock.write(path, b"mine")
+        lock_file.unlink()
+        if replaced:
+            lock_file.touch()
+        with pytest.raises(ConfigError, match=r"a\.lock was removed or replaced while in use"):
+            lock.write(path, b"too late")
+    assert path.read_bytes() == b"mine"
+
+
+def test_a_write_does_not_count_if_the_lock_was_lost_meanwhile(tmp_path, monkeypatch):
+    path, replace = tmp_path / "a", Path.replace
+
+    def steal(fresh, target):
+        (tmp_path / "a.lock").unlink()
+        return replace(fresh, target)
+
+    monkeypatch.setattr(Path, "replace", steal)
+    with locked(path, remedy="") as lock, pytest.raises(ConfigError, match="another process may have taken over"):
+        lock.write(path, b"1")
+
+
+def test_a_second_process_waits_for_the_folder_before_it_overwrites(tmp_path, monkeypatch):
+    """The first lost its lock in the middle of a write: its old state must not replace a later one."""
+    path, replace, order = tmp_path / "a", Path.replace, []
+
+    def second():
+        with locked(path, remedy="") as lock:
+            lock.write(path, b"second")
+            order.append("second")
+
+    other = threading.Thread(target=second)
+
+    def steal(fresh, target):
+        if not other.ident:
+            (tmp_path / "a.lock").unlink()
+            other.start()
+            other.join(0.2)  # it waits for the folder
+            order.append("first")
+        return replace(fresh, target)
+
+    monkeypatch.setattr(Path, "replace", steal)
+    with locked(path, remedy="") as lock, pytest.raises(ConfigError, match="removed or replaced"):
+        lock.write(path, b"first")
+    other.join(60)
+    assert (order, path.read_bytes()) == (["first", "second"], b"second")
 
 
 def test_a_lock_is_waited_for_and_one_at_a_time_holds_it(tmp_path):

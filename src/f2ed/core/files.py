@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["append", "locked", "write_atomic"]
+__all__ = ["Lock", "append", "locked", "write_atomic"]
 
 _POLL_SECONDS = 0.25
 
@@ -33,17 +34,48 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """Add to the end of a file, which is created if it is missing, and return once it is on the disk."""
+    new = not path.exists()
     with path.open("ab") as file:
         _write_through(file.fileno(), data)
+    if new:
+        _sync_folder(path.parent)
+
+
+class Lock(NamedTuple):
+    """A lock that this process holds, for as long as its file stays where it is."""
+
+    path: Path
+    handle: int
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the lock file was removed or replaced: another process may hold the new one."""
+        if not _is_current(self.path, self.handle):
+            raise ConfigError(
+                f"{self.path} was removed or replaced while in use, and another process may have taken over; nothing "
+                "more is written or sent. Let nothing clean up this folder"
+            )
+
+    def write(self, path: Path, data: bytes, *, mode: int = 0o600) -> None:
+        """Replace a file of the same folder as `write_atomic` does; it counts only once this returns.
+
+        The check before keeps a process that lost its lock from overwriting a later state. The check after shows that
+        nobody else could take the lock, and read the old state, before the new one was in place. Between the two the
+        folder itself is locked, so another process cannot write there meanwhile.
+        """
+        with _folder_locked(path.parent):
+            self.check()
+            write_atomic(path, data, mode=mode)
+        self.check()
 
 
 @contextmanager
-def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[None]:
+def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lock]:
     """Hold the lock of a file; wait for it, at most `wait` seconds if given, then raise `ConfigError`.
 
-    The lock is a file beside it that ends in .lock and covers all files of the same stem. It ends with the process
-    that holds it, so unfinished writes that are found were cut off by a crash and are removed. A missing folder is
-    created for this user only. `remedy` completes the sentence "wait, or …" of the errors.
+    The lock is a file beside it that ends in .lock and covers all files of the same stem. It is empty and stays there:
+    who removes a lock file lets a second process in. The lock ends with the process that holds it, so unfinished writes
+    that are found were cut off by a crash and are removed. A missing folder is created for this user only. `remedy`
+    completes the sentence "wait, or …" of the errors.
     """
     lock = path.with_suffix(".lock")
     try:
@@ -54,13 +86,11 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[No
     if held is None:
         raise ConfigError(f"another process is using {path}; wait until it has finished, or {remedy}")
     try:
-        for unfinished in path.parent.glob(f"{escape(path.stem)}.*.new"):
-            unfinished.unlink(missing_ok=True)
-        yield
+        with _folder_locked(path.parent):
+            for unfinished in path.parent.glob(f"{escape(path.stem)}.*.new"):
+                unfinished.unlink(missing_ok=True)
+        yield Lock(lock, held)
     finally:
-        # Before the lock is released: a waiting process then sees that it is gone, and creates another.
-        with suppress(OSError):
-            lock.unlink()
         os.close(held)
 
 
@@ -78,6 +108,20 @@ def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _folder_locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which nobody can remove while there are files in it."""
+    if not hasattr(os, "O_DIRECTORY"):
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        _flock(handle, None)
+        yield
     finally:
         os.close(handle)
 
@@ -117,7 +161,7 @@ def _flock(handle: int, deadline: float | None) -> bool:
 
 
 def _is_current(lock: Path, handle: int) -> bool:
-    """Whether the locked file is still the one under this name: its last holder removes it."""
+    """Whether the locked file is still the one under this name."""
     try:
         found = lock.stat()
     except FileNotFoundError:

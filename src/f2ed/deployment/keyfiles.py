@@ -67,3 +67,5 @@ def write_new(path: Path, data: bytes, *, secret: bool = False) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "wb") as file:
         file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -14,7 +14,7 @@ from typing import Protocol, final
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import locked, write_atomic
+from f2ed.core.files import Lock, locked
 
 __all__ = ["Desk", "FileStore", "Kept", "Store", "decode_kept"]
 
@@ -51,7 +51,7 @@ class Desk(Protocol):
         ...
 
     def write(self, kept: Kept) -> None:
-        """Store it; once this returns, a crash no longer loses it."""
+        """Store it; once this returns, a crash no longer loses it, and no other process holds the state before it."""
         ...
 
 
@@ -66,15 +66,16 @@ class FileStore:
     def open(self, job: str) -> Iterator["_File"]:
         """Lock the job: a second message waits until the first is answered."""
         path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
-        with locked(path, remedy="name another folder with f2ed-state in the node config"):
-            yield _File(path)
+        with locked(path, remedy="name another folder with f2ed-state in the node config") as lock:
+            yield _File(path, lock)
         _forget_old(self._folder)
 
 
 @final
 class _File:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: Lock) -> None:
         self._path = path
+        self._lock = lock
 
     def read(self) -> Kept:
         try:
@@ -83,7 +84,7 @@ class _File:
             return Kept()
 
     def write(self, kept: Kept) -> None:
-        write_atomic(self._path, msgspec.msgpack.encode(kept))
+        self._lock.write(self._path, msgspec.msgpack.encode(kept))
 
 
 def decode_kept(data: object, where: str) -> Kept:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import append, locked, write_atomic
+from f2ed.core.files import append, locked
 from f2ed.experiments.file import ExperimentFile
 from f2ed.experiments.grid import Cell, expand, located
 from f2ed.learning import AnyDataset, Data
@@ -125,7 +125,7 @@ def run_cell(
     if path.suffix == ".gz":
         raise ConfigError(f"{path} is compressed but not finished; decompress it to resume, or delete it to start over")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, wait=_LOCK_SECONDS, remedy="choose another --out"):
+    with locked(path, wait=_LOCK_SECONDS, remedy="choose another --out") as lock:
         simulation = Simulation(
             cell.experiment,
             name=cell.name,
@@ -137,11 +137,12 @@ def run_cell(
             notify=notify,
         )
         log, state = _resumed(path, simulation) or (RunLog(simulation.header, ()), None)
-        write_atomic(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
+        lock.write(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
         yield "began", log
         for after, record in simulation.rounds(state):
+            lock.check()
             append(path, line(record))
-            write_atomic(_checkpoint(path), pack(after, simulation.digest), mode=0o666)
+            lock.write(_checkpoint(path), pack(after, simulation.digest), mode=0o666)
             log = log._replace(rounds=(*log.rounds, record))
             yield "round", log
         _checkpoint(path).unlink(missing_ok=True)

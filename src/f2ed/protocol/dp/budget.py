@@ -12,7 +12,7 @@ from typing import Annotated, final
 import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.core.files import locked, write_atomic
+from f2ed.core.files import locked
 from f2ed.protocol.dp.accountant import dp_epsilon
 
 __all__ = ["Budget"]
@@ -38,9 +38,9 @@ class Budget(msgspec.Struct, frozen=True):
 
     def pay(self, cost: float | None) -> float:
         """Record the cost, or refuse it; return the total epsilon."""
-        with locked(self.path, remedy="name another ledger with f2ed-ledger in the node config"):
+        with locked(self.path, remedy="name another ledger with f2ed-ledger in the node config") as lock:
             rho, total = self._after(cost)
-            write_atomic(self.path, msgspec.json.encode(_Spent(rho)))
+            lock.write(self.path, msgspec.json.encode(_Spent(rho)))
         return total
 
     def _after(self, cost: float | None) -> tuple[float, float]:
