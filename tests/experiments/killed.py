@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+from f2ed.core.files import Lock
 from f2ed.experiments import prepare, read, run_all, runner
 from f2ed.simulation import Simulation
 from f2ed.simulation.opened_rows import Sharded
@@ -26,7 +27,7 @@ def arm(stage, fatal):
 
         return wrapped
 
-    append, replace = runner.append, runner.write_atomic
+    append, replace = runner.append, Lock.write
 
     def half_a_line(path, content):
         nonlocal seen
@@ -35,18 +36,18 @@ def arm(stage, fatal):
         if seen == fatal + 1:
             die()
 
-    def before_the_checkpoint(path, content, **mode):
+    def before_the_checkpoint(lock, path, content, **mode):
         nonlocal seen
         seen += path.suffix == ".checkpoint"
-        return die() if seen == fatal + 1 else replace(path, content, **mode)
+        return die() if seen == fatal + 1 else replace(lock, path, content, **mode)
 
-    def before_the_rename(path, content, **mode):
+    def before_the_rename(lock, path, content, **mode):
         nonlocal seen
         seen += path.suffix == ".checkpoint"
         if seen == fatal + 1:
             path.with_name(f"{path.name}.{os.getpid()}.new").write_bytes(content[:100])
             die()
-        replace(path, content, **mode)
+        replace(lock, path, content, **mode)
 
     match stage:
         case "train":
@@ -56,9 +57,9 @@ def arm(stage, fatal):
         case "record":
             runner.append = half_a_line
         case "checkpoint":
-            runner.write_atomic = before_the_checkpoint
+            Lock.write = before_the_checkpoint
         case "rename":
-            runner.write_atomic = before_the_rename
+            Lock.write = before_the_rename
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ try:
     from f2ed.records import RunLog, holds_records
     from f2ed.records import read as read_records
     from f2ed.records.findings import privacy
+    from f2ed.records.migration import migrate_settings
     from f2ed.simulation import Experiment
     from f2ed.simulation.config import experiment
 except ModuleNotFoundError as missing:
@@ -173,7 +174,7 @@ def _experiment(file: Path) -> tuple[Experiment, RunLog | None]:
     """Return the settings of a run, and its records if the file contains any."""
     if holds_records(file):
         log = read_records(file)
-        return experiment(log.header.settings), log
+        return experiment(migrate_settings(log.header.settings)), log
     if file.suffix == ".toml":
         return expand(read_experiments(file))[0].experiment, None
     raise ConfigError(f"{file} is neither an experiment file (.toml) nor the records of a run (.jsonl)")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from f2ed.records.schema import FORMAT, settings_digest, title_of
+from f2ed.records.schema import FORMAT, REMOVED, settings_digest, title_of
 
 __all__ = ["Describe", "as_plugin", "is_older", "migrate_header", "migrate_round", "migrate_settings"]
 
@@ -146,7 +146,8 @@ def _to_format_2(header: dict[str, Any], settings: Mapping[str, Any]) -> dict[st
 
 def _renamed(table: Mapping[str, Any], setting: str) -> dict[str, Any]:
     names = _KEYS.get(setting, {})
-    return {names.get(key, key): value for key, value in table.items()}
+    removed = REMOVED.get(setting, {})
+    return {names.get(key, key): value for key, value in table.items() if (key, value) not in removed.items()}
 
 
 def _table(table: Mapping[str, Any], setting: str) -> dict[str, Any]:

@@ -286,6 +286,10 @@ class RunLog(NamedTuple):
         return nan if measured is None else measured
 
 
+REMOVED: dict[str, dict[str, Any]] = {"protocol": {"consistent": True}}
+"""Settings that exist no more, by table, with the one value that is left."""
+
+
 def line(record: Record) -> bytes:
     """Return the record as one line."""
     return msgspec.json.encode(record) + b"\n"
@@ -299,9 +303,14 @@ def lines(log: RunLog) -> bytes:
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """Return SHA-256 of settings in plain values, whatever the order of their keys.
 
-    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs.
+    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs. One that
+    was removed counts as the value that everybody has now.
     """
-    return hashlib.sha256(msgspec.json.encode(_stated(settings), order="sorted")).hexdigest()
+    stated = _stated(settings)
+    for table, removed in REMOVED.items():
+        if isinstance(stated.get(table), Mapping):
+            stated[table] = removed | stated[table]
+    return hashlib.sha256(msgspec.json.encode(stated, order="sorted")).hexdigest()
 
 
 def _stated(value: Any) -> Any:

@@ -315,9 +315,9 @@ def test_the_mode_follows_the_size_of_the_shard(size, mode):
 
 def test_settings_of_the_protocol_reach_the_terms():
     exchange = InMemory(12)
-    protocol = Protocol(mode="dropout-tolerant", colluders=2, threshold=9, min_crowd=10, consistent=False)
+    protocol = Protocol(mode="dropout-tolerant", colluders=2, threshold=9, min_crowd=10)
     (terms,) = shard_terms(assignment_for(exchange, 1), task_for(exchange, protocol=protocol))
-    assert (terms.threshold, terms.min_crowd, terms.colluders, terms.consistent) == (9, 10, 2, False)
+    assert (terms.threshold, terms.min_crowd, terms.colluders) == (9, 10, 2)
     raised = shard_terms(
         assignment_for(exchange, 1), task_for(exchange, protocol=Protocol(mode="dropout-tolerant", threshold=9))
     )

@@ -103,8 +103,6 @@ class Shard:
         steps = list(STEPS[terms.mode])
         if self.keys:
             steps.remove("key")
-        if terms.mode == "dropout-tolerant" and not terms.consistent:
-            steps.remove("confirm")
         try:
             requests = next(server)
             for step in steps:

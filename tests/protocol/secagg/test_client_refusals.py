@@ -184,10 +184,9 @@ def test_a_client_reveals_exactly_one_share_per_dealer():
     assert [share.dealer for share in revealed[VICTIM].shares] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("consistent", [True, False])
-def test_a_client_refuses_a_second_unmask_request_in_the_same_round(consistent):
+def test_a_client_refuses_a_second_unmask_request_in_the_same_round():
     """The server asks again with a smaller list of survivors, to subtract one sum from the other."""
-    shard = Shard(6, threshold=5, min_crowd=5, consistent=consistent)
+    shard = Shard(6, threshold=5, min_crowd=5)
     asked = {}
 
     def record(step, client, data):

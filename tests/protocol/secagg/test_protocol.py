@@ -37,8 +37,8 @@ def test_more_words_than_one_block_are_added_exactly():
     assert np.array_equal(outcome.total, sum(shard.vectors.values()))
 
 
-def test_the_consistency_step_may_be_skipped_where_the_terms_are_strict():
-    shard = Shard(5, threshold=4, min_crowd=4, consistent=False)
+def test_a_higher_threshold_opens_while_enough_are_alive():
+    shard = Shard(5, threshold=4, min_crowd=4)
     outcome = shard.run(drop=lambda step, client: (step, client) == ("upload", 2))
     assert outcome.survivors == (1, 3, 4, 5)
     assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)

@@ -24,7 +24,6 @@ TERMS = [
     pytest.param({"colluders": 1, "threshold": 3}, {}, "a threshold of 3", id="threshold too low for colluders"),
     pytest.param({"min_crowd": 3}, {}, "sums of 3 may be opened", id="sums smaller than the threshold"),
     pytest.param({"min_crowd": 7}, {}, "sums of 7", id="more survivors than members"),
-    pytest.param({"consistent": False}, {}, "the consistency step is skipped", id="no consistency"),
     pytest.param({"bits": 31}, {}, "overflow a 32-bit sum; use at most 29 bits", id="overflow"),
     pytest.param({"members": (2, 1, 3, 4, 5, 6)}, {}, "in ascending order", id="members out of order"),
     pytest.param({"members": (1, 2, 2, 4, 5, 6)}, {}, "in ascending order", id="member twice"),

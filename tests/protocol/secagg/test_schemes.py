@@ -148,8 +148,8 @@ class Toy(Scheme):
         return Quorum(MIN_CROWD, max(MIN_CROWD, members - 1))
 
     def check(self, terms):
-        if terms.consistent:
-            raise ConfigError("a toy confirms nothing; set consistent = false")
+        if terms.bits > 20:
+            raise ConfigError("a toy adds at most 20 bits")
 
     def add(self, shard):
         ask = dict.fromkeys(shard.terms.members, write(AskHello(shard.terms)))
@@ -181,7 +181,7 @@ def toy_round(shard, gone=()):
 
 @pytest.mark.usefixtures("toy")
 def test_a_new_scheme_is_one_class_and_one_entry():
-    shard = Shard(4, "toy", consistent=False)
+    shard = Shard(4, "toy")
     outcome, replied = toy_round(shard)
     assert outcome.survivors == (1, 2, 3, 4)
     assert shard.total_of(outcome) == shard.sum_of((1, 2, 3, 4))
@@ -196,10 +196,10 @@ def test_a_new_scheme_is_one_class_and_one_entry():
 @pytest.mark.usefixtures("toy")
 def test_a_new_scheme_cannot_skip_the_checks_of_all():
     """Terms are accepted before the scheme sees them, and its own check is part of that."""
-    shard = Shard(4, "toy", consistent=False)
+    shard = Shard(4, "toy")
     for changes, why in (
         ({"job": "another"}, "an invitation to job 'another'"),
-        ({"consistent": True}, "a toy confirms nothing"),
+        ({"bits": 24}, "a toy adds at most 20 bits"),
         ({"min_crowd": 2}, "sums of 2 may be opened"),
         ({"bits": 32}, "overflow"),
     ):
@@ -214,7 +214,7 @@ def test_messages_and_phases_of_a_new_scheme_are_read_while_it_is_registered():
     assert Greeted in phases()
     assert read_request(write(AskWords())) == AskWords()
     assert not read_request(write(AskWords())).asks_update
-    shard = Shard(3, "toy", consistent=False)
+    shard = Shard(3, "toy")
     shard.respond(1, write(AskHello(shard.terms)))
     assert isinstance(load(shard.states[1], "test").phase, Greeted)
     answer = respond(

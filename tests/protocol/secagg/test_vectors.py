@@ -19,8 +19,8 @@ BAD = json.loads((VECTORS / "secagg_bad.json").read_text())
 
 
 WIRE = {
-    "secagg_good.json": "ac76e101816d89a9438bc1ffabf72e94ae3b2f5cb92f5bc350cf46a840916d0e",
-    "secagg_bad.json": "33b060e01bac351750316980fc6579d2df8c168917b0d52afc9828fec39cf9f6",
+    "secagg_good.json": "40dc1b09be86832911b9a0aec15226305e16e523ff5a256ea2f3936b28328d1f",
+    "secagg_bad.json": "9464a2b55e27392cd94845d3168cd6db3294c3ad39094f414c96f40e107f6b72",
 }
 
 

@@ -13,6 +13,7 @@ from f2ed.attacks import AnyAttack, Attack, ModelReplacement
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.grid import Cell
 from f2ed.records import RunLog
+from f2ed.records.migration import migrate_settings
 from f2ed.records.grading import late_contaminated_weight
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
@@ -86,7 +87,7 @@ def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
         if not log.finished:
             continue
         try:
-            found.setdefault(_key(experiment(log.header.settings)), log)
+            found.setdefault(_key(experiment(migrate_settings(log.header.settings))), log)
         except ConfigError:  # settings of another version, which match no cell
             continue
     return {cell.slug: found[key] for cell in cells if (key := _key(cell.experiment)) in found}

@@ -8,6 +8,7 @@ import numpy as np
 
 from f2ed.core.randomness import stream
 from f2ed.records import RunLog
+from f2ed.records.migration import migrate_settings
 from f2ed.records.grading import late_contaminated_weight
 from f2ed.simulation import experiment
 
@@ -57,7 +58,7 @@ def _contaminated_weight(log: RunLog) -> float:
 
 def _without_influence(log: RunLog) -> float:
     """Count the honest clients whose shard had less than half of an equal weight in every round."""
-    run, influential = experiment(log.header.settings), set()
+    run, influential = experiment(migrate_settings(log.header.settings)), set()
     for record in log.rounds:
         seed = stream(run.seed, "deal").bytes(32)
         roster = dict.fromkeys(range(run.clients), b"")

@@ -27,8 +27,6 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     min_crowd: int | None = None
     """The smallest number of members whose sum may be opened, in schemes that tolerate dropouts; never less than
     what is safe for the shard."""
-    consistent: bool = True
-    """Whether the members confirm to each other who is alive, in schemes that tolerate dropouts."""
 
     def mode_for(self, members: int) -> MaskedMode:
         """Return the mode of a shard with this many members."""
@@ -112,7 +110,6 @@ def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, ta
         threshold=threshold,
         min_crowd=min_crowd,
         colluders=protocol.colluders,
-        consistent=protocol.consistent,
         length=encoding.length(task.coordinates),
         ring=noisy.ring_for(len(members)).bits,
         bits=encoding.bits,

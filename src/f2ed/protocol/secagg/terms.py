@@ -22,7 +22,7 @@ __all__ = ["MAX_MEMBERS", "MIN_CROWD", "Id", "Terms", "bind", "bind_epoch", "pla
 MAX_MEMBERS = 4096
 MIN_CROWD = 3
 """No masked sum of fewer is ever opened: in a sum of two, each member learns the other's update."""
-_VERSION = b"f2ed secure aggregation 1"
+_VERSION = b"f2ed secure aggregation 2"
 _MASK_GENERATOR = b"AES-256-CTR"
 
 Id = Annotated[int, Meta(ge=0)]
@@ -47,8 +47,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """u_min: the smallest number of members whose sum may be opened."""
     colluders: Count = 0
     """c: how many members may collude with the server."""
-    consistent: bool = True
-    """Whether the members confirm to each other who is alive before they unmask."""
     length: Annotated[int, Meta(ge=1, le=2**40)]
     """Words in the vector that is added."""
     ring: Width
@@ -85,7 +83,7 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
         b"round",
         *_who(terms, roster),
         unsigned(terms.round),
-        *map(unsigned, (terms.threshold, terms.min_crowd, terms.colluders, terms.consistent)),
+        *map(unsigned, (terms.threshold, terms.min_crowd, terms.colluders)),
         *map(unsigned, (terms.length, terms.ring, terms.bits)),
         struct.pack(">dd", terms.clip_value, terms.clip_norm),
         unsigned(terms.weight_cap),

@@ -41,9 +41,7 @@ GOOD = {
     "dropout-tolerant, one drops before uploading": {"size": 5, "drop": ("upload", 4)},
     "dropout-tolerant, one drops before confirming": {"size": 5, "drop": ("confirm", 1)},
     "dropout-tolerant, one drops before revealing": {"size": 5, "drop": ("reveal", 3)},
-    "dropout-tolerant, consistency step skipped": {
-        "size": 5, "threshold": 4, "min_crowd": 4, "consistent": False, "drop": ("upload", 5),
-    },
+    "dropout-tolerant, a higher threshold": {"size": 5, "threshold": 4, "min_crowd": 4, "drop": ("upload", 5)},
     "dropout-tolerant, noise that three members carry": {"size": 4, "noise": 1.5, "carriers": 3},
 }  # fmt: skip
 

@@ -5,12 +5,11 @@ The keys are fresh in every round, and the survivors unmask the sum with shares 
 
 from typing import ClassVar, Literal, final
 
-from f2ed.core.errors import ConfigError
 from f2ed.protocol.secagg.schemes.base import Quorum, Scheme, ShardRound, Summation
 from f2ed.protocol.secagg.schemes.dropout_tolerant.client import STEPS
 from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import PHASES
 from f2ed.protocol.secagg.schemes.dropout_tolerant.server import DropoutTolerantServer
-from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
+from f2ed.protocol.secagg.terms import MIN_CROWD
 
 __all__ = ["DropoutTolerant"]
 
@@ -29,16 +28,6 @@ class DropoutTolerant(Scheme):
         """Return a majority that two disjoint groups cannot both have, even if the colluders join both."""
         threshold = (members + colluders) // 2 + 1
         return Quorum(threshold, max(threshold, MIN_CROWD, colluders + 2))
-
-    def check(self, terms: Terms) -> None:
-        """Refuse to skip the consistency step unless the quorum leaves no room for a split view."""
-        count = len(terms.members)
-        lenient = 10 * terms.threshold < 7 * count or 10 * terms.min_crowd < 8 * count
-        if not terms.consistent and lenient:
-            raise ConfigError(
-                f"the consistency step is skipped with threshold {terms.threshold} and sums of {terms.min_crowd} of "
-                f"{count}; without it a server can open smaller sums unless these are 0.7 and 0.8 of the members"
-            )
 
     def add(self, shard: ShardRound) -> Summation:
         """Lead the round step by step."""

@@ -103,17 +103,12 @@ def confirm(
     state: ClientState,
     member: Member,
     given: StepInput,  # noqa: ARG001  all steps have the same signature
-) -> tuple[ClientState, Confirmation | Reveal]:
-    """Step 3: sign who is alive, so that the others can see that all received the same list.
-
-    Under terms that are strict enough to skip this step, it is already step 4.
-    """
+) -> tuple[ClientState, Confirmation]:
+    """Step 3: sign who is alive, so that the others can see that all received the same list."""
     phase = state.phase
     if not isinstance(phase, Masked):
         raise _out_of_order("the list of who is alive", state)
     _check_alive(phase, request.clients, member)
-    if not phase.terms.consistent:
-        return _reveal(phase, request.clients, state, member)
     signature = sign(member.signing_key, keys.alive_text(phase.context, request.clients))
     return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 

@@ -84,7 +84,7 @@ class Share(Message, frozen=True):
 
 @final
 class Reveal(Message, frozen=True, tag="reveal"):
-    """Reply to `Confirmations`, or to `Alive` where the consistency step is skipped: exactly one share per dealer."""
+    """Reply to `Confirmations`: exactly one share per dealer."""
 
     shares: Annotated[tuple[Share, ...], Several]
 

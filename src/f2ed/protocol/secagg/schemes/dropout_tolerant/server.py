@@ -102,9 +102,7 @@ class DropoutTolerantServer:
         self, alive: tuple[ClientId, ...], shares: Mapping[ClientId, Shares]
     ) -> Generator[Requests, Replies, dict[ClientId, dict[ClientId, int]]]:
         """Return the share of each dealer that each client revealed."""
-        requests: Requests = dict.fromkeys(alive, write(Alive(alive)))
-        if self._terms.consistent:
-            requests = yield from self._confirm(requests, alive)
+        requests = yield from self._confirm(dict.fromkeys(alive, write(Alive(alive))), alive)
         kinds = {dealer: b"seed" if dealer in alive else b"mask" for dealer in shares}
         commitments = _commitments(kinds, shares)
 

@@ -1,0 +1,119 @@
+"""A server that lies, against real nodes with key files and a signed roster: it sends whatever a test makes."""
+
+from collections import Counter
+
+import msgspec
+from flwr.app import ConfigRecord, Message
+
+from f2ed import Encoding, PeerError
+from f2ed.flower.arrays import fingerprint
+from f2ed.flower.wire import reply_bytes, request_content
+from f2ed.protocol.aggregation import Protocol, Task, shard_terms
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
+    Advertisement,
+    Alive,
+    Confirmation,
+    Confirmations,
+    Delivery,
+    Invite,
+    Peers,
+    Reveal,
+    Shares,
+)
+from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
+
+RUN = 7
+
+
+class LyingServer:
+    """Leads one shard as it likes; `refusals` holds what each node said against it."""
+
+    def __init__(self, folder, count, *, shards=1, fault=None, **signed):
+        self.roster, self.settings = real_roster(folder, count, shards=shards, **signed)
+        self.nodes = [Node(client, user_app(fault=fault), self.settings[client]) for client in range(count)]
+        FakeGrid(self.nodes, RUN)
+        self.refusals = {}
+
+    def terms(self, round_=0, *, run=RUN, shard=0, epoch=0, protocol=None, noise=0.0, **changes):
+        """Return terms as an honest server proposes them, with changes."""
+        task = Task(
+            job=self.roster.job(run),
+            round=round_,
+            model=fingerprint(model()),
+            coordinates=26,
+            encoding=Encoding(1.0, 1.0) if noise else Encoding(1.0),
+            roster=self.roster.keys,
+            protocol=protocol or Protocol(),
+            noise=noise,
+            epoch=epoch,
+        )
+        return msgspec.structs.replace(shard_terms(self.roster.assignment(round_), task)[shard], **changes)
+
+    def ask(self, client, request, kind, *, run=RUN, settings=None):
+        """Send a request, or bytes; return the reply if it is of this kind, and None after a refusal."""
+        data = request if isinstance(request, bytes) else write(request)
+        record = ConfigRecord({"request": data, "model": fingerprint(model())})
+        config = ConfigRecord({"server-round": 1, **(settings or {})})
+        message = Message(request_content(record, arrays=model(), config=config), client + 1, "train")
+        message.metadata.__dict__["_message_id"] = "a message"
+        try:
+            return read_reply(kind, reply_bytes(self.nodes[client].answer(client + 1, run, message)), payload=10**6)
+        except PeerError as error:
+            self.refusals[client] = str(error)
+            return None
+
+    def ask_all(self, requests, kind):
+        replies = {client: self.ask(client, request, kind) for client, request in requests.items()}
+        return {client: reply for client, reply in replies.items() if reply is not None}
+
+    def all_or_nothing(self, terms, *, run=RUN):
+        """Return the uploads of a round of all-or-nothing, by client."""
+        keys = tuple(self.ask(client, AskKey(terms), SignedKey, run=run) for client in terms.members)
+        if None in keys:
+            return {}
+        uploads = {client: self.ask(client, AskUpload(terms, keys), Upload, run=run) for client in terms.members}
+        return {client: upload for client, upload in uploads.items() if upload is not None}
+
+    def uploaded(self, terms, invite=None):
+        """Lead a dropout-tolerant round up to the uploads; return who uploaded."""
+        peers = self.ask_all(dict.fromkeys(terms.members, invite or Invite(terms)), Advertisement)
+        shares = self.ask_all(dict.fromkeys(peers, Peers(tuple(peers.values()))), Shares)
+        boxes = {
+            client: Delivery(
+                tuple(each for message in shares.values() for each in message.parcels if each.recipient == client)
+            )
+            for client in shares
+        }
+        return tuple(self.ask_all(boxes, Upload))
+
+    def split(self, lists, accomplice_signs=lambda _alive: ()):
+        """Tell every client its own list of who is alive; return whatever shares the clients give for it.
+
+        Shares come as (dealer, "seed" or "mask") → how many. The confirmations of everyone who was told the same list
+        are passed on, with those that `accomplice_signs` adds.
+        """
+        revealed, confirmed = Counter(), {}
+        for client, alive in lists.items():
+            reply = self.ask(client, Alive(alive), Confirmation | Reveal)
+            if isinstance(reply, Confirmation):
+                confirmed.setdefault(alive, {})[client] = reply
+            else:  # a node that could be made to skip the consistency step, or a refusal
+                _count(revealed, reply, alive)
+        for alive, replies in confirmed.items():
+            signatures = {each.client: each for each in (*accomplice_signs(alive), *replies.values())}
+            ordered = Confirmations(tuple(signatures[client] for client in sorted(signatures)))
+            for client in replies:
+                if (reply := self.ask(client, ordered, Reveal)) is not None:
+                    _count(revealed, reply, alive)
+        return revealed
+
+
+def _count(revealed, reply, alive):
+    for share in reply.shares if reply else ():
+        revealed[share.dealer, "seed" if share.dealer in alive else "mask"] += 1
+
+
+def can_open(revealed, members, wanted, threshold):
+    """Return whether shares suffice to open the sum over `wanted` alone."""
+    return all(revealed[each, "seed" if each in wanted else "mask"] >= threshold for each in members)
