@@ -50,12 +50,12 @@ def test_appending_adds_to_the_end_and_creates_a_missing_file(tmp_path):
 
 
 @pytest.fixture
-def synced(tmp_path, monkeypatch):
+def synced(monkeypatch):
     """Return what was on its way to the disk at each fsync: a file's content, or a folder's names."""
     found = []
 
     def fsync(handle):
-        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        path = Path(f"/proc/self/fd/{handle}").readlink()
         found.append(sorted(each.name for each in path.iterdir()) if path.is_dir() else path.read_bytes())
 
     monkeypatch.setattr(files.os, "fsync", fsync)

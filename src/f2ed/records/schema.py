@@ -303,8 +303,8 @@ def lines(log: RunLog) -> bytes:
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """Return SHA-256 of settings in plain values, whatever the order of their keys.
 
-    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs. One that
-    was removed counts as the value that everybody has now.
+    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs. One
+    that was removed counts as the value that everybody has now.
     """
     stated = _stated(settings)
     for table, removed in REMOVED.items():

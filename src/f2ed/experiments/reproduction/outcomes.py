@@ -13,8 +13,8 @@ from f2ed.attacks import AnyAttack, Attack, ModelReplacement
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.grid import Cell
 from f2ed.records import RunLog
-from f2ed.records.migration import migrate_settings
 from f2ed.records.grading import late_contaminated_weight
+from f2ed.records.migration import migrate_settings
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from f2ed.core.randomness import stream
 from f2ed.records import RunLog
-from f2ed.records.migration import migrate_settings
 from f2ed.records.grading import late_contaminated_weight
+from f2ed.records.migration import migrate_settings
 from f2ed.simulation import experiment
 
 __all__ = ["schedule_costs"]
