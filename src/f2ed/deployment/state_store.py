@@ -27,7 +27,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
     state: bytes = b""
     model: bytes = b""
-    """The digest of the model that the round under way is bound to."""
+    """The digest of the model and the settings that the round under way is bound to."""
 
     def __repr__(self) -> str:
         """Show no secret."""

@@ -4,7 +4,6 @@ Arrays of floats are part of the update. Any others, such as the counters of a b
 model's values: a mean of integers is not an integer.
 """
 
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,10 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.primitives.crypto import digest
-from f2ed.protocol.primitives.fields import unsigned
 
-__all__ = ["Vector", "fingerprint", "flat", "moved", "tensor_sizes", "update"]
+__all__ = ["Vector", "flat", "moved", "tensor_sizes", "update"]
 
 Vector = npt.NDArray[np.floating[Any]]
-
-
-def fingerprint(arrays: ArrayRecord) -> bytes:
-    """Return SHA-256 of names, types, shapes and values: it binds a client's masks to the model it was given."""
-    parts: list[bytes] = []
-    for name, array in arrays.items():
-        values = _values(name, array)
-        parts += [name.encode(), values.dtype.str.encode(), unsigned(values.ndim), *map(unsigned, values.shape)]
-        parts.append(sha256(np.ascontiguousarray(values).data).digest())
-    return digest(b"f2ed model 2", *parts)
 
 
 def flat(arrays: ArrayRecord) -> Vector:

@@ -2,8 +2,9 @@
 
     app = ClientApp(mods=[protect])
 
-The function trains as before. Its model stays in this process: only the difference to the global model leaves,
-clipped, encoded and masked, after the terms of the round have been checked.
+The function trains as before, on an input that is bound to the masks and on nothing else. Its model stays in this
+process: only the difference to the global model leaves, clipped, encoded and masked, after the terms of the round have
+been checked. Whether training succeeded is not visible from outside.
 """
 
 import os
@@ -11,16 +12,18 @@ from collections.abc import Callable
 from logging import ERROR, INFO, WARNING, getLogger
 
 import msgspec
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
-from f2ed.core.errors import F2edError, Refusal
+from f2ed.core.errors import ConfigError, F2edError, Refusal
 from f2ed.core.randomness import stream
 from f2ed.deployment.identity import Identity
 from f2ed.deployment.state_store import Kept
-from f2ed.flower.arrays import fingerprint, flat, update
+from f2ed.deployment.train_input import TrainInput, run_config_digest
+from f2ed.flower.arrays import update
 from f2ed.flower.context import identity_of
+from f2ed.flower.handover import arrays_of, check_records, clean_context, clean_message, received_input
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
-from f2ed.protocol.aggregation import contribution, opening_cost
+from f2ed.protocol.aggregation import check_length, contribution, opening_cost, random_words
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Opening, Refused, Terms, Words, read_request, respond, write
 
@@ -54,6 +57,7 @@ def _answer(message: Message, context: Context, train: Train) -> bytes:
         raise Refusal("a request to train outside of the protocol; this client sends no plain update")
     me = identity_of(context)
     if "hello" in settings:
+        check_records(message, {OURS: ConfigRecord})
         return _hello(me, context, _bytes(settings, "hello"))
     return _step(me, context, message, _bytes(settings, "request"), train)
 
@@ -61,64 +65,73 @@ def _answer(message: Message, context: Context, train: Train) -> bytes:
 def _hello(me: Identity, context: Context, nonce: bytes) -> bytes:
     if len(nonce) != 32:
         raise Refusal(f"a question of {len(nonce)} bytes; 32 were expected")
-    text = hello_text(me.roster.job(context.run_id), context.node_id, me.id, nonce)
-    return msgspec.msgpack.encode(Hello(me.id, me.roster.digest, sign(me.signing_key, text)))
+    run_config = run_config_digest(context.run_config)
+    text = hello_text(me.roster.job(context.run_id), context.node_id, me.id, run_config, nonce)
+    return msgspec.msgpack.encode(Hello(me.id, me.roster.digest, run_config, sign(me.signing_key, text)))
 
 
 def _step(me: Identity, context: Context, message: Message, request: bytes, train: Train) -> bytes:
     """Take one step. The state is stored before the reply leaves, and no other message is answered meanwhile."""
     member = me.member(context.run_id)
     asked = read_request(request)
+    given: TrainInput | None = None
+    if asked.asks_update:
+        given = received_input(message)
+        coordinates = given.coordinates()
+    else:
+        check_records(message, {OURS: ConfigRecord})
     with me.store.open(member.job) as desk:
         kept = desk.read()
         model = kept.model or _NO_MODEL
-        if asked.asks_update:
-            given = fingerprint(_one(message.content, "the request"))
-            if not isinstance(asked, Opening) and given != kept.model:
-                raise Refusal("the model came with another fingerprint than this round's keys are bound to")
-            model = given
+        if given is not None:
+            found = given.digest(run_config_digest(context.run_config))
+            if not isinstance(asked, Opening) and found != kept.model:
+                raise Refusal("model or settings came with another fingerprint than this round's keys are bound to")
+            model = found
         elif asked.announces_model:
             model = _bytes(message.content.config_records[OURS], "model")
             if len(model) != 32:
                 raise Refusal(f"a model's fingerprint of {len(model)} bytes; 32 were expected")
-        answer = respond(
-            member,
-            kept.state,
-            request,
-            model=model,
-            contribution=lambda terms: _trained(me, context, message, terms, train),
-            entropy=os.urandom(32),
-        )
+
+        def update_words(terms: Terms) -> Words:
+            if given is None:
+                raise ConfigError("a step that uploads, and its request is not marked as one that asks for an update")
+            _agree_to_train(me, terms, coordinates)
+            return _trained(me, context, given, terms, train)
+
+        answer = respond(member, kept.state, request, model=model, contribution=update_words, entropy=os.urandom(32))
         desk.write(Kept(answer.state, model))
     if answer.refusal:
         _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)
     return answer.reply
 
 
-def _trained(me: Identity, context: Context, message: Message, terms: Terms, train: Train) -> Words:
-    """Train and encode the update; a node with a budget refuses terms that it does not cover."""
-    # A copy, since training may work in place.
-    given = _one(message.content, "the request").items()
-    before = ArrayRecord({name: Array(each.dtype, each.shape, each.stype, each.data) for name, each in given})
-    cost = None
+def _agree_to_train(me: Identity, terms: Terms, coordinates: int) -> None:
+    """Refuse what public data alone rules out, and charge the budget, whether or not training will succeed."""
+    check_length(terms, coordinates)
     if me.budget is not None:
-        cost = opening_cost(terms, coordinates=len(flat(before)), survivors=terms.min_crowd)
-        me.budget.check(cost)
-    del message.content[OURS]
-    try:
-        reply = train(message, context)
-    except Exception as error:  # noqa: BLE001  whatever the user's code may raise
-        # Its text may quote data, so it goes into this node's log; the server learns the kind only.
-        _log.log(ERROR, "f2ed: the training function failed", exc_info=error)
-        raise Refusal(f"the training function raised {type(error).__name__}; see the log of the node") from None
-    if reply.has_error():
-        raise Refusal("the training function answered with an error; see the log of the node")
-    change = update(before, _one(reply.content, "the training function's reply"))
-    if me.budget is not None:
-        spent = me.budget.pay(cost)
+        spent = me.budget.pay(opening_cost(terms, coordinates=coordinates, survivors=terms.min_crowd))
         _log.info("f2ed: this node's epsilon is now at most %.3g, of %g", spent, me.budget.dp_epsilon)
-    _log.log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
-    return contribution(change, me.id, key=_rounding(me, context, terms))(terms)
+
+
+def _trained(me: Identity, context: Context, given: TrainInput, terms: Terms, train: Train) -> Words:
+    """Train and encode the update. If anything fails, return random words: the failure may depend on private data.
+
+    The reason goes into this node's log. The server sees an upload like any other, in a sum that cannot be decoded.
+    """
+    try:
+        before = arrays_of(given)
+        reply = train(clean_message(given), clean_context(context))
+        change = update(before, _trained_model(reply))
+        words = contribution(change, me.id, key=_rounding(me, context, terms))(terms)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  whatever the user's code may raise, SystemExit among it
+        _log.log(ERROR, "f2ed: training failed, so random words leave in place of the update", exc_info=error)
+    else:
+        _log.log(INFO, "f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
+        return words
+    return random_words(terms, key=os.urandom(32))
 
 
 def _rounding(me: Identity, context: Context, terms: Terms) -> bytes:
@@ -129,12 +142,17 @@ def _rounding(me: Identity, context: Context, terms: Terms) -> bytes:
     return os.urandom(32)
 
 
-def _one(content: RecordDict, what: str) -> ArrayRecord:
-    records = content.array_records
+def _trained_model(reply: Message) -> ArrayRecord:
+    if reply.has_error():
+        raise ConfigError("the training function answered with an error")
+    records = reply.content.array_records
     if ARRAYS in records:
         return records[ARRAYS]
     if len(records) != 1:
-        raise Refusal(f"{what} holds {len(records)} array records and none called {ARRAYS!r}; one model was expected")
+        raise ConfigError(
+            f"the training function's reply holds {len(records)} array records and none called {ARRAYS!r}; "
+            "one model was expected"
+        )
     return next(iter(records.values()))
 
 

@@ -1,6 +1,7 @@
 """Which node is which client: Flower assigns node ids, the roster identifies clients by their keys."""
 
 import os
+from collections import Counter
 from logging import INFO, WARNING, getLogger
 
 import msgspec
@@ -8,6 +9,7 @@ from flwr.app import ConfigRecord
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.roster import Roster
+from f2ed.deployment.train_input import run_config_digest
 from f2ed.flower.transport import Connection
 from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
@@ -27,6 +29,7 @@ class NodeRegistry:
         self._roster = roster
         self._job = job
         self._clients: dict[int, ClientId] = {}
+        self._run_configs: dict[int, bytes] = {}
         self._calls = 0
         self._refusals: dict[int, int] = {}
         self._again: dict[int, int] = {}
@@ -45,6 +48,15 @@ class NodeRegistry:
         # connected ones the last to answer.
         return {client: node for node, client in self._clients.items() if node in set(connected)}
 
+    def run_config(self) -> bytes:
+        """Return the digest of the run's settings that most clients were given; those with others drop out.
+
+        The server's own settings are not asked for: a strategy does not see them. A node binds those that it was given,
+        so a wrong answer closes shards and opens nothing.
+        """
+        counted = Counter(self._run_configs[node] for node in self._clients)
+        return counted.most_common(1)[0][0] if counted else run_config_digest({})
+
     def _ask(self, nodes: list[int], deadline: float) -> None:
         nonces = {node: os.urandom(32) for node in nodes}
         contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
@@ -53,14 +65,14 @@ class NodeRegistry:
         for node, reply in self._connection.ask(contents, group="hello", deadline=deadline):
             silent.discard(node)
             try:
-                client = self._checked(node, reply_bytes(reply), nonces[node])
+                hello = self._checked(node, reply_bytes(reply), nonces[node])
             except PeerError as error:
                 self._refuse(node, str(error))
             else:
                 self.strangers.pop(node, None)
-                self._clients[node] = client
-                _log.log(INFO, "f2ed: node %s is client %s", node, client)
-                heard.add(client)
+                self._clients[node], self._run_configs[node] = hello.client, hello.run_config
+                _log.log(INFO, "f2ed: node %s is client %s", node, hello.client)
+                heard.add(hello.client)
                 # Once every client has just answered, nobody waits for a dead or unknown node. It is not enough that
                 # every client is known: the SuperLink lists dead nodes for a while, and a new one may replace them.
                 if heard.issuperset(self._roster.keys):
@@ -75,15 +87,15 @@ class NodeRegistry:
         self.strangers[node] = why
         _log.log(WARNING, "f2ed: node %s takes no part: %s", node, why)
 
-    def _checked(self, node: int, reply: bytes, nonce: bytes) -> ClientId:
+    def _checked(self, node: int, reply: bytes, nonce: bytes) -> Hello:
         hello = _read(reply)
         key = self._roster.keys.get(hello.client)
         if key is None:
             raise PeerError(f"it claims to be client {hello.client}, which is not on the roster")
         if hello.roster != self._roster.digest:
             raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
-        verify(key, hello_text(self._job, node, hello.client, nonce), hello.signature)
-        return hello.client
+        verify(key, hello_text(self._job, node, hello.client, hello.run_config, nonce), hello.signature)
+        return hello
 
 
 def _read(reply: bytes) -> Hello:

@@ -7,8 +7,9 @@ from flwr.app import ArrayRecord, ConfigRecord
 
 from f2ed.deployment.journal import RoundOutcome
 from f2ed.deployment.settings import ServerSettings
-from f2ed.flower.arrays import fingerprint, moved
+from f2ed.flower.arrays import moved
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.handover import train_input
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
 from f2ed.protocol.aggregation import EpochKeys, ServerStep, shard_means
@@ -35,13 +36,15 @@ class RoundLeader(NamedTuple):
         """Lead the round after those that are finished; return the model after it, and what happened."""
         round_ = progress.round
         began = time.monotonic()
+        config = ConfigRecord({"server-round": round_ + 1, **train_config})
+        present = self.registry.present(deadline=deadlines.step)
         exchange = RoundExchange(
             self.connection,
-            self.registry.present(deadline=deadlines.step),
+            present,
             number=round_ + 1,  # The protocol counts from 0, Flower's users from 1.
-            model=fingerprint(progress.arrays),
+            model=train_input(progress.arrays, config).digest(self.registry.run_config()),
             arrays=progress.arrays,
-            config=ConfigRecord({"server-round": round_ + 1, **train_config}),
+            config=config,
             deadlines=deadlines,
         )
         assignment = self.settings.roster.assignment(round_)

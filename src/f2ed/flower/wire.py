@@ -28,12 +28,14 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     client: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     roster: Annotated[bytes, Meta(min_length=32, max_length=32)]
     """The digest of its roster."""
+    run_config: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    """The digest of the run's settings, as this node was given them."""
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
-def hello_text(job: str, node: int, client: int, nonce: bytes) -> bytes:
+def hello_text(job: str, node: int, client: int, run_config: bytes, nonce: bytes) -> bytes:
     """Return what a node signs: bound to its node id, so no other node can reuse it, and to a fresh nonce."""
-    return fields(b"f2ed hello 1", job.encode(), unsigned(node), unsigned(client), nonce)
+    return fields(b"f2ed hello 2", job.encode(), unsigned(node), unsigned(client), run_config, nonce)
 
 
 def request_content(

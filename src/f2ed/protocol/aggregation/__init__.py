@@ -5,7 +5,7 @@ shard could have, is left out with its reason, and the round goes on.
 """
 
 from f2ed.protocol.aggregation.audit import Audit, ShardAudit
-from f2ed.protocol.aggregation.contribution import contribution
+from f2ed.protocol.aggregation.contribution import check_length, contribution, random_words
 from f2ed.protocol.aggregation.conversation import Exchange
 from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
 from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
@@ -24,9 +24,11 @@ __all__ = [
     "StepResult",
     "StepState",
     "Task",
+    "check_length",
     "contribution",
     "key_holders",
     "opening_cost",
+    "random_words",
     "robust_secure_mean",
     "set_up_keys",
     "shard_means",

@@ -54,7 +54,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     round: int
     model: bytes
-    """SHA-256 of the global model that the clients start from."""
+    """SHA-256 of what the clients are given: the global model, and in a deployment all else that training sees."""
     coordinates: int
     encoding: Encoding
     roster: Mapping[ClientId, bytes]

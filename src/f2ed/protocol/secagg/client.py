@@ -44,8 +44,8 @@ def respond(
     """Answer one request. Store the new state before sending the reply, or a crash could make it answer twice.
 
     `state` is what the last answer returned to be stored, or b"" at first; `model` is SHA-256 of the global model that
-    this client received; `entropy` is 32 fresh bytes of `os.urandom`. A refusal is a reply too: it drops this client
-    alone. Errors of the caller, such as an update that is not finite, are raised.
+    this client received, and of all else that its training sees; `entropy` is 32 fresh bytes of `os.urandom`. A refusal
+    is a reply too: it drops this client alone. Errors of the caller, such as an update that is not finite, are raised.
     """
     if len(entropy) != KEY_BYTES:
         raise ConfigError(f"{len(entropy)} bytes of entropy; give {KEY_BYTES} fresh ones from os.urandom to each step")

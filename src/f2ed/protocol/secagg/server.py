@@ -43,8 +43,9 @@ def secure_sum(
 ) -> Generator[Requests, Replies, ShardSum]:
     """Lead one shard through one round; see `gather` for what may be sent in.
 
-    `model` is SHA-256 of the global model that the clients received. `keys` are those of the epoch, from the result
-    of an earlier round; without them the members are asked first. Terms that no client may accept raise `ConfigError`.
+    `model` is SHA-256 of the global model, and of all else, that the clients received. `keys` are those of the epoch,
+    from the result of an earlier round; without them the members are asked first. Terms that no client may accept raise
+    `ConfigError`.
     """
     check(_readable(terms))
     scheme = scheme_of(terms.mode)
