@@ -5,7 +5,7 @@ import os
 from types import SimpleNamespace
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
@@ -13,7 +13,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from f2ed import Mean
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import signed, write_roster
+from f2ed.deployment.train_input import run_config_digest
 from f2ed.flower import Entry, F2ed, Roster, protect
+from f2ed.flower.handover import train_input
 from f2ed.protocol.secagg import public_key
 
 FIRST_NODE = 2**63 + 5
@@ -28,6 +30,12 @@ def model(size=23):
             "bias": Array(np.zeros(3, dtype=np.float32)),
         }
     )
+
+
+def fingerprint(arrays, config=None, run_config=None):
+    """Return what the masks are bound to: the digest of all that a training function is given."""
+    given = ConfigRecord({"server-round": 1} if config is None else config)
+    return train_input(arrays, given).digest(run_config_digest(run_config or {}))
 
 
 def change(client, round_, size=26):

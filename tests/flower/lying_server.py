@@ -6,9 +6,9 @@ import msgspec
 from flwr.app import ConfigRecord, Message
 
 from f2ed import Encoding, PeerError
-from f2ed.flower.arrays import fingerprint
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Protocol, Task, shard_terms
+from f2ed.protocol.secagg import read_request
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -21,7 +21,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Reveal,
     Shares,
 )
-from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, user_app
+from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_roster, user_app
 
 RUN = 7
 
@@ -53,9 +53,10 @@ class LyingServer:
     def ask(self, client, request, kind, *, run=RUN, settings=None):
         """Send a request, or bytes; return the reply if it is of this kind, and None after a refusal."""
         data = request if isinstance(request, bytes) else write(request)
-        record = ConfigRecord({"request": data, "model": fingerprint(model())})
         config = ConfigRecord({"server-round": 1, **(settings or {})})
-        message = Message(request_content(record, arrays=model(), config=config), client + 1, "train")
+        record = ConfigRecord({"request": data, "model": fingerprint(model(), config)})
+        given = {"arrays": model(), "config": config} if _asks_update(data) else {}
+        message = Message(request_content(record, **given), client + 1, "train")
         message.metadata.__dict__["_message_id"] = "a message"
         try:
             return read_reply(kind, reply_bytes(self.nodes[client].answer(client + 1, run, message)), payload=10**6)
@@ -107,6 +108,13 @@ class LyingServer:
                 if (reply := self.ask(client, ordered, Reveal)) is not None:
                     _count(revealed, reply, alive)
         return revealed
+
+
+def _asks_update(data):
+    try:
+        return read_request(data).asks_update
+    except PeerError:
+        return False
 
 
 def _count(revealed, reply, alive):

@@ -10,20 +10,14 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from f2ed import Encoding, Mean, PeerError
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.roster import read_roster, write_roster
-from f2ed.deployment.train_input import run_config_digest
 from f2ed.flower import F2ed, context
-from f2ed.flower.handover import train_input
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
-from tests.flower.fake_grid import FakeGrid, Node, model, opened, real_roster, user_app
+from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, opened, real_roster, user_app
 
 RUN = 7
 CONFIG = ConfigRecord({"server-round": 1})
-
-
-def fingerprint(arrays):
-    return train_input(arrays, CONFIG).digest(run_config_digest({}))
 
 
 class Shard:
