@@ -32,12 +32,17 @@ def model():
     return ArrayRecord({"x": Array(np.linspace(-1, 1, SIZE, dtype=np.float32)), "n": Array(np.array([3, 4]))})
 
 
-def app_with(rate):
-    """Return an app whose learning rate is whatever `rate` makes of the message and the context."""
+def app_with(rate, *, faults=None):
+    """Return an app whose learning rate is whatever `rate` makes of the message and the context.
+
+    `faults` are functions that some clients call in place of training.
+    """
     app = ClientApp()
     app.rates = []
 
     def train(message, context):
+        if fault := (faults or {}).get(context.node_config["partition-id"]):
+            return fault(message)
         step = np.float32(rate(message, context)) * secret(context.node_config["partition-id"])
         after = message.content["arrays"].copy()
         after["x"] = Array(after["x"].numpy() + step)

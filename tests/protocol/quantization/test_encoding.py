@@ -77,12 +77,15 @@ def test_settings_made_in_python_are_held_to_the_bounds_of_files(settings, why):
         (20, 4, False, 32),
         (20, 4, True, 24),
         (20, 17, True, 32),
-        (12, 16, False, 16),
+        (12, 4, False, 16),
+        (12, 5, False, 32),
+        (20, 1024, False, 32),
+        (20, 1025, False, 64),
         (21, 100, False, 32),
         (30, 10, False, 64),
     ],
 )
-def test_the_ring_is_the_smallest_that_cannot_overflow(bits, clients, packed, ring):
+def test_the_ring_is_the_smallest_that_cannot_overflow_and_leaves_two_bits_unless_packed(bits, clients, packed, ring):
     assert Encoding(clip_value=1.0, bits=bits, packed=packed).ring_for(clients) == Ring(ring)
 
 

@@ -32,6 +32,7 @@ _BLOCK = 1 << 16
 _RANDOM_BITS = 16
 _FLOAT32_BITS = 21
 """Up to here float32 leaves a fraction to round at random; beyond, float64 is used."""
+_SPARE_BITS = 2
 _ATTEMPTS = 10
 """To find a rounding within the norm bound, which all but one in a million are."""
 
@@ -45,7 +46,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clip_norm: Annotated[float, Meta(gt=0)] = inf
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     ring: Width | None = None
-    """Bits of the sum; by default the smallest native word that cannot overflow. Spare bits help to detect garbage."""
+    """Bits of the sum; by default the smallest native word that cannot overflow and has two bits to spare, by which
+    garbage is detected."""
     packed: bool = False
     """Whether that default may be 24 bits: three bytes on the wire, and fewer bits to spare."""
     deviation: Annotated[float, Meta(ge=0)] = 0.0
@@ -82,9 +84,13 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.largest + (discrete_gaussian(self.deviation).largest if self.deviation else 0)
 
     def ring_for(self, clients: int) -> Ring:
-        """Return a ring in which the sum of that many updates cannot wrap around, or refuse."""
+        """Return a ring in which the sum of that many updates cannot wrap around, or refuse.
+
+        The default leaves two bits to spare, so that a random word is in range with a chance of at most 1/4.
+        """
         widths = [self.ring] if self.ring else [width for width in WIDTHS if self.packed or width != 24]
-        fitting = [width for width in widths if 2 * clients * self.reach < 2**width]
+        values = 2 * clients * self.reach
+        fitting = [width for width in widths if values < 2**width]
         if not fitting and self.deviation:
             raise ConfigError(
                 f"{clients} terms of {self.bits} bits with noise of {self.deviation:.3g} steps overflow a "
@@ -95,7 +101,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(
                 f"{clients} terms of {self.bits} bits overflow a {widths[-1]}-bit sum; use at most {most} bits"
             )
-        return Ring(fitting[0])
+        roomy = [width for width in fitting if self.packed or values << _SPARE_BITS < 2**width]
+        return Ring((roomy or fitting)[0])
 
     def sensitivity(self, coordinates: int) -> float:
         """Return the largest L2 norm of an encoded update, in integer steps: what noise has to hide."""

@@ -1,0 +1,97 @@
+"""What a training function is handed: what was hashed, for every array that NumPy saves."""
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+from f2ed.flower.handover import arrays_of, clean_context, clean_message, train_input
+from tests.flower.fake_grid import FakeGrid, fingerprint, model, moved_by, opened, server, vector
+
+ARRAYS = {
+    "matrix": np.asfortranarray(np.ones((3, 2), np.float32)),
+    "empty": np.zeros((0, 3), np.float32),
+    "scalar": np.array(1, np.float32),
+    "half": np.ones(3, np.float16),
+    "flag": np.array([True]),
+    "text": np.array(["a", "bc"]),
+    "big": np.ones(2, ">i4"),
+    "complex": np.ones(2, np.complex64),
+}
+
+
+@pytest.fixture
+def given():
+    arrays = ArrayRecord({name: Array(values) for name, values in ARRAYS.items()})
+    return train_input(arrays, ConfigRecord({"server-round": 3, "layers": [1, 2]}))
+
+
+def test_every_array_that_numpy_saves_passes(given):
+    assert given.coordinates() == 6 + 1 + 3
+    for name, array in arrays_of(given).items():
+        np.testing.assert_array_equal(array.numpy(), ARRAYS[name])
+
+
+def test_what_training_does_to_its_message_does_not_reach_the_input(given):
+    before = given.digest(bytes(32))
+    message = clean_message(given)
+    message.content["config"]["layers"].append(3)
+    message.content["arrays"]["flag"].data = b""
+    del message.content["arrays"]["half"]
+    assert given.digest(bytes(32)) == before
+    assert clean_message(given).content["config"]["layers"] == [1, 2]
+
+
+def test_a_reply_to_the_message_can_be_made(given):
+    message = clean_message(given)
+    assert message.metadata.group_id == "3"
+    assert Message(RecordDict(), reply_to=message).metadata.ttl > 10**5
+
+
+def test_the_context_has_the_settings_and_nothing_else():
+    state = RecordDict({"left": ConfigRecord({"a": 1})})
+    context = clean_context(Context(7, 8, {"partition-id": 3}, state, {"lr": 0.1}, 9))
+    assert vars(context) == vars(Context(0, 0, {"partition-id": 3}, RecordDict(), {"lr": 0.1}))
+
+
+def test_settings_of_the_run_need_no_setting_of_the_server(federation):
+    grid, nodes, roster = federation()
+    for node in nodes:
+        node.run_config = {"lr": 0.1, "name": "x"}
+    result = server(roster).start(grid, model(), num_rounds=2, train_config=ConfigRecord({"lr": np.float64(0.5)}))
+    np.testing.assert_allclose(vector(result.arrays), moved_by([roster.assignment(0).shards] * 2), atol=3e-6)
+
+
+@pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
+def test_a_client_with_other_settings_of_the_run_closes_its_shard_alone(federation, mode):
+    grid, nodes, roster = federation(12, 2, min_crowd=6)
+    other = roster.assignment(0).shards[0][0]
+    nodes[other].run_config = {"lr": 0.0}
+    leader = server(roster, mode=mode, min_shards=1)
+    leader.start(grid, model(), num_rounds=1)
+    assert opened(leader) == [1]
+    assert set(leader.records[0].dropped) == {other}
+
+
+@pytest.mark.parametrize("announced", ["to all alike", "to each its own"])
+def test_a_tolerant_shard_does_not_open_a_victim_that_is_told_something_else(federation, announced):
+    """The server tells the victim of another learning rate, with or without another digest in the invitation."""
+    _, nodes, roster = federation(12, 2, min_crowd=3)
+    victim = roster.assignment(0).shards[0][0]
+    config = {"server-round": 1, "lr": 1.0}
+
+    class LyingGrid(FakeGrid):
+        def push_messages(self, messages):
+            for message in messages:
+                if self.nodes[message.metadata.dst_node_id].partition == victim and "model" in message.content["f2ed"]:
+                    if announced == "to each its own":
+                        message.content["f2ed"] = message.content["f2ed"].copy()
+                        message.content["f2ed"]["model"] = fingerprint(model(), config)
+                    if "config" in message.content:
+                        message.content["config"] = ConfigRecord(config)
+            return super().push_messages(messages)
+
+    leader = server(roster, mode="dropout-tolerant", min_shards=1)
+    leader.start(LyingGrid(nodes, 7), model(), num_rounds=1)
+    (record,) = leader.records
+    assert victim in record.dropped
+    assert 0 in record.excluded or record.crowd == 5
