@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--mode", default="dropout-tolerant", choices=("dropout-tolerant", "all-or-nothing"))
     parser.add_argument("--out", type=Path, help="a file for the figures, as JSON")
     given = parser.parse_args()
-    os.environ["F2ED_ROSTER"] = f"test:{given.clients}/{given.shards}"
+    os.environ["F2ED_ROSTER"] = f"test:{given.clients}/{given.shards}/{given.mode}"
     server, client, load = ServerApp(), ClientApp(mods=[killed, protect]), Load(given)
     client.train()(train)
     server.main()(load.lead)

@@ -87,6 +87,7 @@ class LyingServer:
             coordinates=SIZE,
             encoding=Encoding(1.0),
             roster=self.roster.keys,
+            protocol=self.roster.protocol,
             epoch=0,
         )
         (self.terms,) = shard_terms(self.roster.assignment(0), task)

@@ -1,16 +1,19 @@
 """`f2ed roster` and `f2ed certs`, from a key to a verified roster and a trusted certificate."""
 
+import json
 import ssl
 import subprocess
 import sys
+from itertools import pairwise
 
+import msgspec
 import pytest
 
 from f2ed import ConfigError
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
 from f2ed.deployment.roster import read_roster
-from f2ed.protocol.sharding import Batches
+from f2ed.protocol.sharding import Batches, Fixed
 
 
 @pytest.fixture
@@ -34,13 +37,99 @@ def test_from_keys_to_a_roster_that_verifies(begun, capsys):
     assert [len(shard) for shard in roster.assignment(0).shards] == [4, 4]
 
 
-def test_every_signing_draws_another_deal_and_counts_up(begun):
-    close(begun, shards=2)
+def test_a_signing_counts_up_and_draws_another_assignment_only_if_clients_shards_or_schedule_change(begun):
+    signings = [{"shards": 2}, {"key_rounds": 9}, {"shards": 1}, {"every": 3}, {}]
+    rosters = []
+    for settings in signings:
+        close(begun, **settings)
+        rosters.append(read_roster(begun / "roster.json"))
+    remove(begun / "roster.json", ["clinic_3"])
+    close(begun)
+    rosters.append(read_roster(begun / "roster.json"))
+    assert [roster.serial for roster in rosters] == [1, 2, 3, 4, 5, 6]
+    assert [one.seed == other.seed for one, other in pairwise(rosters)] == [True, False, False, True, False]
+
+
+def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys):
+    close(begun, shards=2, min_crowd=3, mode="dropout-tolerant", colluders=2, key_rounds=7, batches=2, every=3)
+    said = capsys.readouterr().out
+    assert "+ client 7  clinic_7" in said
+    assert "colluders: 2" in said
     first = read_roster(begun / "roster.json")
-    close(begun, shards=2)
+    assert (first.mode, first.colluders, first.key_rounds) == ("dropout-tolerant", 2, 7)
+    close(begun, key_rounds=8)
+    said = capsys.readouterr().out
     second = read_roster(begun / "roster.json")
-    assert second.serial == first.serial + 1
-    assert second.seed != first.seed
+    changed = msgspec.structs.replace(first, serial=2, key_rounds=8, signature=second.signature)
+    assert second == changed
+    assert "  key_rounds: 7 → 8\n" in said
+    assert [line for line in said.splitlines() if line.startswith("  ")] == ["  key_rounds: 7 → 8"]
+    remove(begun / "roster.json", ["clinic_0"])
+    key(begun / "new.key")
+    add(begun / "roster.json", [begun / "new.pub"])
+    capsys.readouterr()
+    close(begun, every=0, mode="auto", colluders=1)
+    said = capsys.readouterr().out
+    third = read_roster(begun / "roster.json")
+    assert third.schedule == Fixed()
+    for line in (
+        "  + client 8  new",
+        "  - client 0  clinic_0, whose id, name and key are never used again",
+        "  schedule: batches 2 3 → fixed",
+        "  mode: dropout-tolerant → all-or-nothing",
+        "  colluders: 2 → 1",
+        "  Shards are assigned anew.",
+    ):
+        assert line in said.splitlines()
+    verify(begun / "roster.json", authority=begun / "authority.pub")
+    assert "mode all-or-nothing, at most 1 colluders" in capsys.readouterr().out
+
+
+def test_ids_names_and_keys_of_clients_that_left_are_never_used_again(begun):
+    close(begun, shards=2, min_crowd=3)
+    remove(begun / "roster.json", ["clinic_7", "clinic_2"])
+    close(begun)
+    roster = read_roster(begun / "roster.json")
+    assert {(left.id, left.name, left.until) for left in roster.gone} == {(7, "clinic_7", 2), (2, "clinic_2", 2)}
+    with pytest.raises(ConfigError, match="the name clinic_7 belongs to a client that left"):
+        add(begun / "roster.json", [begun / "clinic_7.pub"])
+    (begun / "again.pub").write_bytes((begun / "clinic_2.pub").read_bytes())
+    with pytest.raises(ConfigError, match=r"the key \w+ belongs to a client that left"):
+        add(begun / "roster.json", [begun / "again.pub"])
+    key(begun / "fresh.key")
+    add(begun / "roster.json", [begun / "fresh.pub"])
+    close(begun)
+    entry = read_roster(begun / "roster.json").clients[-1]
+    assert (entry.id, entry.name, entry.since) == (8, "fresh", 3)  # not 7, although 6 is the largest that is left
+    forged = msgspec.structs.replace(entry, id=7)
+    with pytest.raises(ValueError, match="the id 7 belongs to a client that left"):
+        msgspec.structs.replace(roster, clients=(*roster.clients, forged))
+
+
+def test_a_client_that_was_never_signed_for_may_be_added_again(begun):
+    remove(begun / "roster.json", ["clinic_7"])
+    add(begun / "roster.json", [begun / "clinic_7.pub"])
+    close(begun, shards=2)
+    assert read_roster(begun / "roster.json").gone == ()
+
+
+def test_a_roster_of_the_older_format_is_refused_until_it_is_signed_again(begun, capsys):
+    path = begun / "roster.json"
+    close(begun, shards=2)
+    old = json.loads(path.read_bytes())
+    for name in ("format", "gone", "mode", "colluders", "key_rounds"):
+        del old[name]
+    for entry in old["clients"]:
+        del entry["since"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(ConfigError, match=r"an older format.*f2ed roster sign"):
+        verify(path, authority=begun / "authority.pub")
+    close(begun)
+    verify(path, authority=begun / "authority.pub")
+    roster = read_roster(path)
+    assert (roster.serial, roster.mode, roster.colluders, roster.key_rounds) == (2, "all-or-nothing", 1, 50)
+    assert {entry.since for entry in roster.clients} == {1}
+    assert "+ client" not in capsys.readouterr().out.partition("serial 1.")[2]
 
 
 def test_a_draft_does_not_verify(begun):

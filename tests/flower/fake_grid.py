@@ -148,7 +148,7 @@ class FakeGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
 
-def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
+def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", **settings_of_roster):
     """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
     authority = os.urandom(32)
     write_pair(folder / "authority.key", authority)
@@ -165,7 +165,7 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics"):
             }
         )
     draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries))
-    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
+    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32), **settings_of_roster)
     write_roster(folder / "roster.json", roster)
     return roster, settings
 

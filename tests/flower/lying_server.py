@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, Message
 
 from f2ed import Encoding, PeerError
 from f2ed.flower.wire import reply_bytes, request_content
-from f2ed.protocol.aggregation import Protocol, Task, shard_terms
+from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -44,7 +44,7 @@ class LyingServer:
             coordinates=26,
             encoding=Encoding(1.0, 1.0) if noise else Encoding(1.0),
             roster=self.roster.keys,
-            protocol=protocol or Protocol(),
+            protocol=protocol or self.roster.protocol,
             noise=noise,
             epoch=epoch,
         )

@@ -25,9 +25,11 @@ def budget(tmp_path):
 @pytest.fixture
 def federation(tmp_path):
     """Return a function that makes a grid of six nodes in two shards, with some more settings for each."""
-    roster, settings = real_roster(tmp_path, 6, shards=2, min_crowd=3)
 
-    def make(run_id=7, *, more=None, **app):
+    def make(run_id=7, *, more=None, mode="auto", **app):
+        if not (tmp_path / "roster.json").exists():
+            make.made = real_roster(tmp_path, 6, shards=2, min_crowd=3, mode=mode)
+        roster, settings = make.made
         given = {"f2ed-dp-epsilon": TWO_ROUNDS, "f2ed-delta": DELTA} if more is None else more
         nodes = [Node(client, user_app(**app), settings[client] | given) for client in range(6)]
         return FakeGrid(nodes, run_id), nodes, roster
@@ -94,7 +96,7 @@ def test_only_the_node_may_read_its_ledger(budget):
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 def test_nodes_stop_when_their_budgets_are_spent_and_train_no_more(federation, mode):
     seen = []
-    grid, _, roster = federation(seen=seen)
+    grid, _, roster = federation(mode=mode, seen=seen)
     shards, records = served(grid, roster, 3, mode=mode)
     assert shards == [2, 2, 0]
     assert {round_ for _, round_, _ in seen} == {1, 2}

@@ -37,6 +37,7 @@ class Shard:
             coordinates=26,
             encoding=Encoding(1.0),
             roster=self.roster.keys,
+            protocol=self.roster.protocol,
             epoch=0,
         )
         import msgspec

@@ -68,7 +68,7 @@ def test_batches_stay_together_in_a_deployment(federation, tmp_path):
 
 def test_dropouts_before_a_checkpoint_are_remembered(federation, tmp_path):
     def lead(run_id, rounds, *, missing=None):
-        grid, nodes, _ = federation(count=10, run_id=run_id)
+        grid, nodes, _ = federation(count=10, run_id=run_id, signed=tolerant)
         if missing is not None:
             nodes[missing].connected = False
         leader = server(
@@ -77,7 +77,8 @@ def test_dropouts_before_a_checkpoint_are_remembered(federation, tmp_path):
         leader.start(grid, model(), num_rounds=rounds)
         return leader.records[-1].leak
 
-    _, _, roster = federation(count=10)
+    tolerant = {"mode": "dropout-tolerant"}
+    _, _, roster = federation(count=10, signed=tolerant)
     missing = roster.assignment(0).shards[0][0]
     # A sum with the client and one without it, one of them before the restart, give the client away.
     assert lead(1, 1, missing=missing).exposed == 0

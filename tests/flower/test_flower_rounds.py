@@ -28,7 +28,7 @@ MODES = ["all-or-nothing", "dropout-tolerant"]
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_model_moves_by_the_mean_of_all_clients(federation, mode):
-    grid, _, roster = federation()
+    grid, _, roster = federation(signed={"mode": mode})
     result = server(roster, mode=mode).start(grid, model(), num_rounds=3)
     shards = roster.assignment(0).shards
     np.testing.assert_allclose(vector(result.arrays), moved_by([shards] * 3), atol=3e-6)
@@ -62,7 +62,7 @@ def test_after_set_up_a_round_is_one_exchange(federation):
 
 
 def test_keys_are_changed_after_as_many_rounds_as_were_set(federation):
-    grid, _, roster = federation()
+    grid, _, roster = federation(signed={"key_rounds": 2})
     server(roster, key_rounds=2).start(grid, model(), num_rounds=4)
     # Who are you; keys and upload, upload; keys and upload, upload.
     assert grid.pushes == 1 + 3 + 3
@@ -72,9 +72,9 @@ def test_keys_are_changed_after_as_many_rounds_as_were_set(federation):
 @pytest.mark.parametrize("mode", MODES)
 def test_masked_equals_plain_to_the_bit(mode):
     def run(*, secure, run_id):
-        run_config = {"f2ed-roster": "test:8/2", "f2ed-rounding-seed": 5}
+        run_config = {"f2ed-roster": f"test:8/2/{mode}", "f2ed-rounding-seed": 5}
         grid = FakeGrid([Node(client, user_app(), run_config=run_config) for client in range(8)], run_id)
-        leader = server("test:8/2", mode=mode, secure=secure, estimator=FilterL2(contamination=0.4), malicious=0)
+        leader = server(f"test:8/2/{mode}", secure=secure, estimator=FilterL2(contamination=0.4), malicious=0)
         return vector(leader.start(grid, model(), num_rounds=3).arrays).tobytes()
 
     assert run(secure=True, run_id=1) == run(secure=False, run_id=2)
@@ -83,7 +83,7 @@ def test_masked_equals_plain_to_the_bit(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_no_plain_update_is_in_any_message(federation, mode):
     seen = []
-    grid, _, roster = federation(seen=seen)
+    grid, _, roster = federation(signed={"mode": mode}, seen=seen)
     server(roster, mode=mode).start(grid, model(), num_rounds=1)
     wire = b"".join(reply_bytes(reply) for reply in grid.replies)
     assert all(set(reply.content) == {"f2ed"} for reply in grid.replies)
@@ -129,7 +129,7 @@ STEPS = ["Invite", "Peers", "Delivery", "Alive", "Confirmations"]
 def test_a_client_may_die_at_any_step_of_the_tolerant_mode(federation, step):
     from f2ed.protocol.secagg.schemes import read_request
 
-    grid, nodes, roster = federation(10, 2)
+    grid, nodes, roster = federation(10, 2, signed={"mode": "dropout-tolerant"})
     victim = roster.assignment(0).shards[0][0]
 
     def die(message, reply):

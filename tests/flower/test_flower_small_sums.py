@@ -39,8 +39,7 @@ def skipping(terms):
 def test_no_sum_below_the_crowd_opens_and_none_with_fewer_noise_carriers(tmp_path, noise, skip):
     """Everyone is told another list of 16 survivors; on each of them the victims are among 16."""
     server = LyingServer(tmp_path, len(CLIENTS), min_crowd=16)
-    protocol = Protocol(threshold=14 if skip else None, min_crowd=16)
-    terms = server.terms(noise=noise, protocol=protocol)
+    terms = server.terms(noise=noise, protocol=Protocol(threshold=14, min_crowd=16) if skip else None)
     assert (terms.mode, terms.min_crowd) == ("dropout-tolerant", 16)
     there = server.uploaded(terms, skipping(terms) if skip else None)
     assert len(there) == (0 if skip else 20)

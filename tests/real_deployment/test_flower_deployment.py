@@ -220,6 +220,34 @@ def test_a_node_that_hangs_is_left_behind_when_its_time_is_up(deployment, again,
     deployment.start_node_again(one[3])
 
 
+@pytest.mark.nightly
+def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(deployment, shards, request):
+    _, other = shards
+    # Enough for one update, and not for two.
+    enough = {
+        "f2ed-dp-epsilon": f"{1.1 * dp_epsilon(0.5, 1e-5):.3f}",
+        "f2ed-ledger": str(deployment.folder / "spent.json"),
+    }
+    deployment.stop(deployment.nodes[other[0]])
+    deployment.start_node_again(other[0], settings=enough)
+    noisy = request.getfixturevalue("noisy")
+    noisy.ask()
+    record = noisy.result()
+    assert not record.dropped
+    assert record.excluded == {}
+    assert 0 < record.max_dp_epsilon <= float(enough["f2ed-dp-epsilon"])
+    spent = (deployment.folder / "spent.json").read_bytes()
+    assert "this node's epsilon is now at most" in deployment.log(f"node_{other[0]}")
+    noisy.ask()
+    record = noisy.result()
+    assert dropped(record) == [other[0]]
+    assert "its budget is" in record.dropped[other[0]]
+    assert list(record.excluded) == [1]
+    assert (deployment.folder / "spent.json").read_bytes() == spent
+    deployment.stop(deployment.nodes[other[0]])
+    deployment.start_node_again(other[0])
+
+
 def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, shards):
     one, other = shards
     tolerant.ask(**{f"c{one[0]}_Invite": "die", f"c{other[1]}_Peers": "die"})
@@ -248,34 +276,6 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
     assert record.excluded == {}
     assert tolerant.equals_the_survivors([without(one, one[2]), without(other, other[2])])
     deployment.replace_node(one[2])
-
-
-@pytest.mark.nightly
-def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(deployment, shards, request):
-    _, other = shards
-    # Enough for one update, and not for two.
-    enough = {
-        "f2ed-dp-epsilon": f"{1.1 * dp_epsilon(0.5, 1e-5):.3f}",
-        "f2ed-ledger": str(deployment.folder / "spent.json"),
-    }
-    deployment.stop(deployment.nodes[other[0]])
-    deployment.start_node_again(other[0], settings=enough)
-    noisy = request.getfixturevalue("noisy")
-    noisy.ask()
-    record = noisy.result()
-    assert not record.dropped
-    assert record.excluded == {}
-    assert 0 < record.max_dp_epsilon <= float(enough["f2ed-dp-epsilon"])
-    spent = (deployment.folder / "spent.json").read_bytes()
-    assert "this node's epsilon is now at most" in deployment.log(f"node_{other[0]}")
-    noisy.ask()
-    record = noisy.result()
-    assert dropped(record) == [other[0]]
-    assert "its budget is" in record.dropped[other[0]]
-    assert list(record.excluded) == [1]
-    assert (deployment.folder / "spent.json").read_bytes() == spent
-    deployment.stop(deployment.nodes[other[0]])
-    deployment.start_node_again(other[0])
 
 
 def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,9 @@ from cyclopts import App, Parameter
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, write_pair
-from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
+from f2ed.deployment.roster import Entry, Gone, Roster, check_signature, read_roster, signed, write_roster
 from f2ed.guarantees import plan_shards
+from f2ed.protocol.secagg import ModeChoice
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule
 
 __all__ = ["roster"]
@@ -59,10 +61,12 @@ def add(
 ) -> None:
     """Add clients by their public keys. The roster must be signed again afterwards.
 
+    The id, name and key of a client that left are never used again.
+
     Example: f2ed roster add roster.json hospital_a.pub hospital_b.pub
     """
-    draft = read_roster(path)
-    following = max((entry.id for entry in draft.clients), default=-1) + 1
+    draft = read_roster(path, upgrade=True)
+    following = max((*draft.keys, *(left.id for left in draft.gone)), default=-1) + 1
     more = tuple(Entry(following + place, each.stem, read_public(each)) for place, each in enumerate(keys))
     _rewrite(path, draft, (*draft.clients, *more))
     _print(f"{len(draft.clients) + len(more)} clients are on {path}; now sign it: f2ed roster sign")
@@ -73,15 +77,17 @@ def remove(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     names: Annotated[list[str], Parameter(help="Names of clients.")],
 ) -> None:
-    """Remove clients. The roster must be signed again afterwards.
+    """Remove clients. The roster must be signed again afterwards, and remembers who left.
 
     Example: f2ed roster remove roster.json hospital_b
     """
-    draft = read_roster(path)
+    draft = read_roster(path, upgrade=True)
     if unknown := set(names) - {entry.name for entry in draft.clients}:
         raise ConfigError(f"no client on {path} is called {min(unknown)}; f2ed roster verify lists all clients")
     left = tuple(entry for entry in draft.clients if entry.name not in names)
-    _rewrite(path, draft, left)
+    # A client that no signed roster had may come back.
+    gone = [Gone(entry.id, entry.name, entry.key) for entry in draft.clients if entry.name in names and entry.since > 0]
+    _rewrite(path, draft, left, gone)
     _print(f"{len(left)} clients remain on {path}; now sign it: f2ed roster sign")
 
 
@@ -90,34 +96,60 @@ def sign(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,
     authority: Annotated[Path, Parameter(help="The authority's private key.")],
-    shards: Annotated[int | None, Parameter(help="Number of shards; by default the planner's.")] = None,
-    min_crowd: Annotated[int, Parameter(help="Minimum number of clients in any opened sum.")] = 4,
+    shards: Annotated[int | None, Parameter(help="Number of shards; at first the planner's.")] = None,
+    min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients in any opened sum; at first 4.")] = None,
     malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")] = 0,
-    every: Annotated[int | None, Parameter(help="Reshard every N rounds; by default never.")] = None,
+    every: Annotated[int | None, Parameter(help="Reshard every N rounds; 0, as at first, never.")] = None,
     batches: Annotated[int | None, Parameter(help="Group size: these clients always share a shard.")] = None,
+    mode: Annotated[
+        ModeChoice | None, Parameter(help="The scheme of all shards; auto, as at first, chooses by their size.")
+    ] = None,
+    colluders: Annotated[
+        int | None, Parameter(help="How many members of a shard may collude with the server; at first 1.")
+    ] = None,
+    key_rounds: Annotated[
+        int | None, Parameter(help="Rounds after which fixed shards agree on new keys; at first 50.")
+    ] = None,
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
 ) -> None:
-    """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard.
+    """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
+
+    A roster that was signed before keeps every setting that is left out. What changes is printed. The seed is drawn
+    again if clients, shards or schedule change.
 
     Example: f2ed roster sign roster.json --authority authority.key --shards 2 --min-crowd 4
     """
-    draft = read_roster(path)
-    advice = plan_shards(clients=max(1, len(draft.clients)), malicious=malicious, min_crowd=min_crowd, shards=shards)
-    number = shards if shards is not None else advice.recommended
+    draft = read_roster(path, upgrade=True)
+    kept = draft.serial > 0
+    crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
+    wanted = shards if shards is not None else (draft.shards or None)
+    advice = plan_shards(clients=max(1, len(draft.clients)), malicious=malicious, min_crowd=crowd, shards=wanted)
+    number = wanted if wanted is not None else advice.recommended
     if number is None or not (advice.ok or accept_no_guarantee):
         fix = "; or ".join(change.text for change in advice.changes)
         last = ", or pass --accept-no-guarantee" if number is not None else ""
         raise ConfigError(f"{advice.verdict} {' '.join(advice.why)} You may {fix}{last}.")
-    schedule: Schedule = Fixed() if every is None else EveryKRounds(every)
-    if batches is not None:
-        schedule = Batches(batches, every or 1)
+    schedule = _schedule(every, batches) or draft.schedule
+    same_deal = draft.seed and (number, schedule) == (draft.shards, draft.schedule)
     made = signed(
-        draft, read_private(authority), shards=number, min_crowd=min_crowd, schedule=schedule, seed=os.urandom(32)
+        draft,
+        read_private(authority),
+        shards=number,
+        min_crowd=crowd,
+        schedule=schedule,
+        mode=mode if mode is not None else draft.mode if kept else "auto",
+        colluders=colluders if colluders is not None or not kept else draft.colluders,
+        key_rounds=key_rounds if key_rounds is not None else draft.key_rounds,
+        seed=draft.seed if same_deal else os.urandom(32),
     )
     write_roster(path, made)
-    _print(advice.verdict, f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.")
+    _print(
+        advice.verdict,
+        *_changes(draft, made),
+        f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.",
+    )
 
 
 @roster.command
@@ -143,14 +175,46 @@ def verify(
         return
     _print(
         f"{found.name}, serial {found.serial}: {len(found.clients)} clients in {found.shards} shards, "
-        f"min_crowd {found.min_crowd}. The signature is valid.",
+        f"min_crowd {found.min_crowd}, mode {found.mode}, at most {found.colluders} colluders in a shard, new keys "
+        f"every {found.key_rounds} rounds. The signature is valid.",
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
     )
 
 
-def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...]) -> None:
+def _changes(before: Roster, after: Roster) -> Iterator[str]:
+    """Yield a line for each thing that a signing changes."""
+    for entry in after.clients:
+        if entry.since == after.serial:
+            yield f"  + client {entry.id}  {entry.name}"
+    for left in after.gone:
+        if left.until == after.serial:
+            yield f"  - client {left.id}  {left.name}, whose id, name and key are never used again"
+    for name in ("shards", "min_crowd", "schedule", "mode", "colluders", "key_rounds"):
+        old, new = getattr(before, name), getattr(after, name)
+        if not before.serial:
+            yield f"  {name}: {_shown(new)}"
+        elif old != new:
+            yield f"  {name}: {_shown(old)} → {_shown(new)}"
+    if before.serial and before.seed != after.seed:
+        yield "  Shards are assigned anew."
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, msgspec.to_builtins(value).values())) if isinstance(value, msgspec.Struct) else str(value)
+
+
+def _schedule(every: int | None, batches: int | None) -> Schedule | None:
+    if batches is not None:
+        return Batches(batches, every or 1)
+    if every is None:
+        return None
+    return EveryKRounds(every) if every else Fixed()
+
+
+def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequence[Gone] = ()) -> None:
+    """Write a draft with other clients; its settings stay for the next signing, its seed does not."""
     try:
-        changed = msgspec.structs.replace(draft, clients=clients, shards=0, seed=b"", signature=b"")
+        changed = msgspec.structs.replace(draft, clients=clients, gone=(*draft.gone, *gone), seed=b"", signature=b"")
     except ValueError as error:
         raise ConfigError(str(error)) from None
     write_roster(path, changed)

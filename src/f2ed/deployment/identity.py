@@ -17,6 +17,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
@@ -24,7 +26,7 @@ from f2ed.deployment.state_store import FileStore, Store
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import MIN_CROWD, Member, public_key
+from f2ed.protocol.secagg import MIN_CROWD, Member, ModeChoice, public_key
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
@@ -62,6 +64,7 @@ class Identity(NamedTuple):
             roster=self.roster.keys,
             job=self.roster.job(run),
             shard=lambda round_: self.roster.shard_of(self.id, round_),
+            agreed=self.roster.agreed,
             min_crowd=max(MIN_CROWD, self.roster.min_crowd),
             noise=self.noise,
             clear=self.test,
@@ -95,7 +98,7 @@ def identify(
 
 
 @lru_cache(maxsize=4)
-def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
+def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeChoice = "auto") -> Roster:
     """Return a roster for simulations, whose private keys anybody can compute."""
     authority = _TEST_AUTHORITY
     draft = Roster(
@@ -103,7 +106,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1) -> Roster:
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
     )
-    return signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=digest(b"f2ed test deal"))
+    return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))
 
 
 def is_test(roster: Roster) -> bool:
@@ -112,21 +115,27 @@ def is_test(roster: Roster) -> bool:
 
 
 def roster_from(where: str | Path) -> Roster:
-    """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards."""
+    """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards.
+
+    `test:N/P/MODE` also names the mode.
+    """
     if not str(where):
         raise ConfigError("no roster; give the path of a signed one, or test:N in a simulation with N nodes")
     if not str(where).startswith(_TEST):
         roster = read_roster(Path(where))
         check_signature(roster, roster.authority)
         return roster
-    count, _, shards = str(where).removeprefix(_TEST).partition("/")
+    count, _, rest = str(where).removeprefix(_TEST).partition("/")
+    shards, _, mode = rest.partition("/")
     try:
         numbers = int(count), int(shards) if shards else max(1, int(count) // 4)
+        chosen = msgspec.convert(mode or "auto", ModeChoice)
     except ValueError:
         raise ConfigError(
-            f"{where!r} names no test roster; write test:12 or test:12/3 for 12 clients in 3 shards"
+            f"{where!r} names no test roster; write test:12, test:12/3 for 12 clients in 3 shards, or "
+            "test:12/3/dropout-tolerant"
         ) from None
-    return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=min(3, numbers[0] // numbers[1]))
+    return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=min(3, numbers[0] // numbers[1]), mode=chosen)
 
 
 def _deployed(settings: Mapping[str, Any]) -> Identity:

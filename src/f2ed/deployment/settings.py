@@ -12,7 +12,6 @@ from f2ed.protocol.aggregation import Protocol, Task
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg.schemes import Clear
-from f2ed.protocol.sharding import Fixed
 
 __all__ = ["ServerSettings", "check_roster"]
 
@@ -24,15 +23,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     roster: Roster
     estimator: Estimator
     encoding: Encoding
-    protocol: Protocol
     noise: Noise | None
     malicious: int
     """The assumed number of attackers."""
     min_shards: int
     """With fewer open shards a round is skipped."""
-    key_rounds: int
-    """How long the keys of all-or-nothing shards last."""
     secure: bool
+
+    @property
+    def protocol(self) -> Protocol:
+        """How the shards are kept secret: as the roster says."""
+        return self.roster.protocol
 
     @property
     def mode(self) -> str:
@@ -63,7 +64,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             roster=self.roster.keys,
             protocol=self.protocol,
             noise=0.0 if self.noise is None else self.noise.noise_multiplier,
-            epoch=round_ // self.key_rounds if isinstance(self.roster.schedule, Fixed) else None,
+            epoch=self.roster.key_epoch(round_),
             secure=self.secure,
         )
 
@@ -81,15 +82,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "protocol": msgspec.to_builtins(self.protocol),
             "dp": msgspec.to_builtins(self.noise),
             "min_shards": self.min_shards,
-            "key_rounds": self.key_rounds,
+            "key_rounds": roster.key_rounds,
             "secure": self.secure,
             "roster": {"name": roster.name, "serial": roster.serial, "digest": roster.digest.hex()},
         }
 
 
-def check_roster(roster: Roster, shards: int | str, schedule: str) -> None:
+def check_roster(roster: Roster, shards: int | str, schedule: str, mode: str, key_rounds: int | None) -> None:
     """Refuse a draft, and settings that the signed roster contradicts: no client would follow them."""
-    if not roster.signature or not roster.shards:
+    if not roster.signature:
         raise ConfigError(f"the roster {roster.name!r} is a draft; sign it first: f2ed roster sign")
     if shards not in ("auto", roster.shards):
         raise ConfigError(
@@ -98,3 +99,12 @@ def check_roster(roster: Roster, shards: int | str, schedule: str) -> None:
     kind = type(roster.schedule).__struct_config__.tag
     if schedule not in ("auto", kind):
         raise ConfigError(f"the schedule {schedule!r}, and the roster was signed for {kind!r}; sign it again")
+    if mode not in ("auto", roster.mode):
+        raise ConfigError(
+            f"the mode {mode!r}, and the roster was signed for {roster.mode!r}; sign it again with --mode {mode}"
+        )
+    if key_rounds not in (None, roster.key_rounds):
+        raise ConfigError(
+            f"keys that last for {key_rounds} rounds, and the roster was signed for {roster.key_rounds}; sign it again "
+            f"with --key-rounds {key_rounds}"
+        )

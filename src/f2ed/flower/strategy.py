@@ -30,10 +30,10 @@ from f2ed.flower.checkpoint import Progress
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import RoundLeader
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import Protocol, ServerStep
+from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import MIN_CROWD, ModeChoice
+from f2ed.protocol.secagg import ModeChoice
 from f2ed.records import RoundRecord
 
 __all__ = ["F2ed"]
@@ -70,7 +70,7 @@ class F2ed:
         deadline: float = 120.0,
         train_deadline: float = 3600.0,
         wait_for_nodes: float = 300.0,
-        key_rounds: int = 50,
+        key_rounds: int | None = None,
         checkpoint: str | Path | None = None,
         records: str | Path | None = None,
         seed: int | None = None,
@@ -79,16 +79,16 @@ class F2ed:
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
 
-        Shards, schedule and crowd are part of the signed roster; a value given here must match it. `malicious` is the
-        assumed number of attackers, by default as many shards as the estimator tolerates. With fewer than `min_shards`
-        open shards a round is skipped; the default is two per assumed attacker plus one. Deadlines are in seconds and
-        apply to each step: `train_deadline` where clients train, `deadline` elsewhere. Keys of all-or-nothing shards
-        last for `key_rounds`. `noise_multiplier` adds noise for differential privacy and needs a `clip_norm`. `seed` is
-        for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear: only
-        simulated clients accept it.
+        Shards, schedule, mode and `key_rounds`, the lifetime of keys, are part of the signed roster; a value given here
+        must match it, since nodes follow theirs alone. `malicious` is the assumed number of attackers, by default as
+        many shards as the estimator tolerates. With fewer than `min_shards` open shards a round is skipped; the default
+        is two per assumed attacker plus one. Deadlines are in seconds and apply to each step: `train_deadline` where
+        clients train, `deadline` elsewhere. `noise_multiplier` adds noise for differential privacy and needs a
+        `clip_norm`. `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in
+        the clear: only simulated clients accept it.
         """
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
-        check_roster(signed, shards, schedule)
+        check_roster(signed, shards, schedule, mode, key_rounds)
         if is_test(signed):
             _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         elif not secure:
@@ -103,11 +103,9 @@ class F2ed:
             roster=signed,
             estimator=estimator,
             encoding=Encoding(clip_value, clip_norm, bits),
-            protocol=Protocol(mode=mode, min_crowd=max(MIN_CROWD, signed.min_crowd)),
             noise=None if noise_multiplier is None else Noise(noise_multiplier=noise_multiplier, delta=delta),
             malicious=assumed,
             min_shards=2 * assumed + 1 if min_shards is None else min_shards,
-            key_rounds=key_rounds,
             secure=secure,
         )
         self.roster = signed

@@ -4,7 +4,7 @@ from math import isfinite
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.protocol.primitives.ring import largest_bits
-from f2ed.protocol.secagg.member import Member
+from f2ed.protocol.secagg.member import Agreed, Member
 from f2ed.protocol.secagg.schemes import Scheme, scheme_of
 from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 
@@ -49,12 +49,32 @@ def accept(member: Member, terms: Terms) -> None:
         if not member.clear:
             raise Refusal("the server asked for an upload in the clear; this client only takes part in masked sums")
         return
+    if member.agreed is not None:
+        _check_agreed(terms, member.agreed(terms.round, len(terms.members)))
     if terms.colluders < member.colluders:
         raise Refusal(f"the terms allow for {terms.colluders} colluders; this client demands {member.colluders}")
     if terms.min_crowd < member.min_crowd:
         raise Refusal(
             f"sums of {terms.min_crowd} may be opened; this client demands a crowd of {member.min_crowd} or more"
         )
+
+
+def _check_agreed(terms: Terms, agreed: Agreed) -> None:
+    """Refuse terms that differ from what this client's own roster says: the server chooses nothing."""
+    if terms.mode != agreed.mode:
+        raise Refusal(f"the server asked for the mode {terms.mode!r}; the roster says {agreed.mode!r}")
+    if terms.colluders != agreed.colluders:
+        raise Refusal(f"the server assumes {terms.colluders} colluders in a shard; the roster says {agreed.colluders}")
+    if terms.threshold != agreed.threshold:
+        raise Refusal(f"the server set a threshold of {terms.threshold}; by the roster it is {agreed.threshold}")
+    if terms.min_crowd != agreed.min_crowd:
+        raise Refusal(f"the server set a crowd of {terms.min_crowd}; by the roster it is {agreed.min_crowd}")
+    if terms.epoch != agreed.epoch:
+        raise Refusal(
+            f"the server put round {terms.round} into key epoch {terms.epoch}; by the roster it is {agreed.epoch}"
+        )
+    if terms.weights:
+        raise Refusal("the server gave the members weights; by the roster all have the same weight")
 
 
 def _check_weights(terms: Terms) -> None:

@@ -13,10 +13,20 @@ from f2ed.protocol.secagg.state import ClientState
 from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Contribution", "Member", "StepInput", "begin", "masked_upload"]
+__all__ = ["Agreed", "Contribution", "Member", "StepInput", "begin", "masked_upload"]
 
 Contribution = Callable[[Terms], Words]
 """Returns the encoded update for the terms; called once, at the step that uploads it. The words are masked in place."""
+
+
+class Agreed(NamedTuple):
+    """What a client knows by itself about the terms of a round. Its weights are equal, always."""
+
+    mode: str
+    colluders: int
+    threshold: int
+    min_crowd: int
+    epoch: int
 
 
 @final
@@ -31,6 +41,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     shard: Callable[[int], Collection[ClientId]] | None = None
     """The members of this client's shard by round, recomputed from the public seed; None trusts the server."""
+    agreed: Callable[[int, int], Agreed] | None = None
+    """What the terms must say, by the round and the number of members; None leaves it to the server."""
     colluders: int = 0
     """The smallest number of colluding members that the terms must allow for."""
     min_crowd: int = MIN_CROWD

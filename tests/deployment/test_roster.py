@@ -1,0 +1,63 @@
+"""What a signed roster fixes, so that no server can choose it."""
+
+import os
+
+import pytest
+
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.roster import Entry, Roster, signed
+from f2ed.protocol.secagg import Agreed, public_key
+from f2ed.protocol.sharding import EveryKRounds
+
+
+def roster(count, **settings):
+    authority = os.urandom(32)
+    entries = tuple(Entry(client, f"client_{client}", public_key(os.urandom(32))) for client in range(count))
+    draft = Roster(name="clinics", authority=public_key(authority), clients=entries)
+    return signed(draft, authority, **{"shards": 1, "min_crowd": 3, "seed": bytes(32)} | settings)
+
+
+@pytest.mark.parametrize(
+    ("size", "mode", "colluders", "threshold", "min_crowd"),
+    [
+        (3, "all-or-nothing", 1, 3, 3),
+        (10, "all-or-nothing", 1, 10, 10),
+        (11, "dropout-tolerant", 1, 7, 7),
+        (12, "dropout-tolerant", 1, 7, 7),
+        (21, "dropout-tolerant", 1, 12, 12),
+    ],
+)
+def test_the_defaults_assume_a_colluder_and_follow_the_size(size, mode, colluders, threshold, min_crowd):
+    agreed = roster(size).agreed(0, size)
+    assert agreed == Agreed(mode, colluders, threshold, min_crowd, 0)
+    assert mode == "all-or-nothing" or 2 * agreed.threshold > size + agreed.colluders
+
+
+def test_a_signed_crowd_is_demanded_where_it_is_larger():
+    assert roster(20, min_crowd=16).agreed(0, 20).min_crowd == 16
+
+
+@pytest.mark.parametrize(("size", "colluders"), [(3, 2), (4, 3), (12, 11), (2, 1), (4, -1)])
+def test_more_colluders_than_leave_two_honest_members_are_refused(size, colluders):
+    with pytest.raises(ConfigError, match=f"{colluders} colluders in a shard of {size}: nobody could hide"):
+        roster(size, colluders=colluders, min_crowd=2)
+
+
+def test_shards_of_two_can_have_no_colluder():
+    assert roster(2, min_crowd=2).colluders == 0
+
+
+def test_the_key_epoch_follows_from_the_round():
+    fixed, resharded = roster(6, key_rounds=3), roster(6, schedule=EveryKRounds(5), key_rounds=3)
+    assert [fixed.key_epoch(turn) for turn in (0, 2, 3, 8)] == [0, 0, 1, 2]
+    assert [resharded.key_epoch(turn) for turn in (0, 4, 5, 12)] == [0, 0, 1, 2]
+
+
+def test_the_digest_covers_every_setting():
+    same = {"seed": bytes(32), "min_crowd": 3, "shards": 1}
+    authority = os.urandom(32)
+    entries = tuple(Entry(client, f"c{client}", public_key(bytes([client]) * 32)) for client in range(12))
+    draft = Roster(name="clinics", authority=public_key(authority), clients=entries)
+    changes = [{}, {"mode": "all-or-nothing"}, {"colluders": 2}, {"key_rounds": 7}, {"min_crowd": 4}]
+    digests = {signed(draft, authority, **same | change).digest for change in changes}
+    assert len(digests) == len(changes)
