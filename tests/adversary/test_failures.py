@@ -98,7 +98,7 @@ def test_a_round_that_failed_is_not_begun_again(tmp_path):
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_the_records_of_an_honest_server_name_nobody(federation, mode, failing):
-    shard = federation()[2].assignment(0).shards[0]
+    shard = federation(signed={"mode": mode})[2].assignment(0).shards[0]
 
     def fault(_message, context):
         if context.node_config["partition-id"] in shard[: failing + 1]:
