@@ -14,10 +14,10 @@ batches of ten, from the same weights:
                     (if Pillow is installed) and a tensor, and normalized when it is loaded, like torchvision's MNIST
                     with its transforms
 
-Slow contenders train fewer clients, enough for a stable figure; all figures are per sample. Contenders take turns, and
-the best repeat counts. Other work on the machine slows the loops more than the cohort (torch's threads wait for each other),
-so the share of the processors that other processes used during the best run is printed too: do not quote ratios where it
-exceeds a few percent.
+Slow contenders train fewer clients, enough for a stable figure; all figures are per sample. Contenders take turns,
+and the best repeat counts. Other work on the machine slows the loops more than the cohort (torch's threads wait for
+each other), so the share of the processors that other processes used during the best run is printed too: do not quote
+ratios where it exceeds a few percent.
 
 A whole round has shards of four, real masks and FilterL2; the fastest round after the first counts, without its
 evaluation. *Protection* is the share of it that is not training: encode, mask, sum, decode and
