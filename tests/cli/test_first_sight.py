@@ -85,5 +85,5 @@ def test_with_cli_alone_a_missing_extra_is_named_without_a_traceback(words, extr
 
 def test_with_cli_alone_the_help_and_the_planner_work(tmp_path):
     assert cli_alone("--help", cwd=tmp_path).returncode == 0
-    planned = cli_alone("plan", "--clients", "100", "--malicious", "5", cwd=tmp_path)
+    planned = cli_alone("plan", "--clients", "1000", "--malicious", "2", "--min-crowd", "8", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
