@@ -28,7 +28,7 @@ main()
 
 def cli_alone(*words, cwd):
     return subprocess.run(
-        [sys.executable, "-c", CLI_ALONE, *words], cwd=cwd, capture_output=True, text=True, check=False
+        [sys.executable, "-c", CLI_ALONE, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -73,6 +73,7 @@ def test_the_help_of_a_command_keeps_its_example(name, capsys):
         (["up", "app"], "flower"),
         (["report", RECORDS], "report"),
         (["figures", RECORDS], "report"),
+        (["watch", RECORDS], "report"),
     ],
     ids=lambda words: words[0] if isinstance(words, list) else None,
 )
