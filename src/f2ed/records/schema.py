@@ -142,7 +142,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     mode: str
     """The secure-aggregation mode, "clear" (summed without masks) or "none" (every update is seen)."""
     crowd: int
-    """Every update is seen only in a sum over at least so many clients; 1 where nothing is hidden."""
+    """Every update is seen only in a sum over at least this many clients; 1 where nothing is hidden."""
     guarantee: dict[str, Any]
     """The fields of `f2ed.guarantees.Guarantee`."""
     tolerated: int | None = None
