@@ -1,4 +1,4 @@
-"""Training many clients, and whole rounds of a simulation, against the loops and the engine they replace, in one run.
+"""Benchmark the training of many clients, and whole simulated rounds, against the loops and the engine they replace.
 
     python benchmarks/simulation.py                  the paper's CNN and an MLP, 100 clients of 600 samples
     python benchmarks/simulation.py --quick          fewer clients (ratios are noisier)
@@ -8,19 +8,19 @@
 All contenders train the same clients on the same synthetic images (28 x 28, ten classes) for one epoch of SGD in
 batches of ten, from the same weights:
 
-    cohort          `f2ed.learning.Cohort`, which chooses its path by itself
-    sequential      `f2ed.learning.Local`, one client after another, tensors in memory
-    authors' style  a copy of the model, a DataLoader and an optimizer per client; every image is made a picture
-                    (where Pillow is installed), a tensor, and normalized when it is loaded, step by step as
-                    torchvision's MNIST and its transforms do
+    cohort          `f2ed.learning.Cohort`, which chooses its path automatically
+    sequential      `f2ed.learning.LocalTrainer`, one client after another, tensors in memory
+    authors' style  a copy of the model, a DataLoader and an optimizer per client; every image is converted to a picture
+                    (if Pillow is installed) and a tensor, and normalized when it is loaded, like torchvision's MNIST
+                    with its transforms
 
-Slow contenders train fewer clients, as many as give a steady figure; all figures are per sample. Contenders take
-turns and the best of the repeats counts. Other work on the machine hurts the loops more than the cohort (torch's own
-threads wait for each other), so the share of the processors that others used during the best run is printed too:
-do not quote ratios where it is more than a few percent.
+Slow contenders train fewer clients, enough for a stable figure; all figures are per sample. Contenders take turns,
+and the best repeat counts. Other work on the machine slows the loops more than the cohort (torch's threads wait for
+each other), so the share of the processors that other processes used during the best run is printed too: do not quote
+ratios where it exceeds a few percent.
 
-A whole round has a quarter as many shards as clients, real masks and FilterL2; the shortest round after the first
-counts, without its evaluation. *Protection* is the share of it that is not training: encode, mask, sum, decode and
+A whole round has shards of four, real masks and FilterL2; the fastest round after the first counts, without its
+evaluation. *Protection* is the share of it that is not training: encode, mask, sum, decode and
 estimate. On a CPU, and where `flwr[simulation]` is installed, the same work is done by Flower's simulation engine with
 plain FedAvg, once with all data as tensors in memory and once as its quickstart loads them (flower_simulation.py).
 """
@@ -57,14 +57,14 @@ MODELS = {"cnn": Cnn(), "mlp": Mlp(), "logistic": Logistic()}
 TRAINING = Training(lr=0.01, batch_size=10, local_epochs=1)
 MEAN, DEVIATION = 0.1307, 0.3081
 SIZE = 600
-"""Samples of a client."""
+"""Samples per client."""
 TARGETS = {("cpu", "cnn"): 2.3, ("cpu", "mlp"): 20.0, ("cuda", "cnn"): 25.0}
 FLOWER_TARGETS = {"cnn": 2.0, "mlp": 10.0}
 PROTECTION_TARGETS = {"cnn": 0.05}
 
 
 class Pictures(Dataset):
-    """Images and labels as tensors of bytes; each is made a picture, then a normalized tensor, when it is loaded."""
+    """Images and labels as byte tensors; each is converted to a picture and a normalized tensor when it is loaded."""
 
     def __init__(self, pixels: torch.Tensor, labels: torch.Tensor) -> None:
         self.pixels, self.labels = pixels, labels
@@ -79,14 +79,14 @@ class Pictures(Dataset):
 
 
 def to_tensor(picture: np.ndarray) -> torch.Tensor:
-    """Do what a transform to tensors does: height x width x channels of bytes become floats in [0, 1]."""
+    """Convert like torchvision's `ToTensor`: height x width x channels of bytes become floats in [0, 1]."""
     image = torch.from_numpy(picture)
     image = image.view(picture.shape[0], picture.shape[1], 1)
     return image.permute((2, 0, 1)).contiguous().to(dtype=torch.get_default_dtype()).div(255)
 
 
 def normalize(image: torch.Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> torch.Tensor:
-    """Do what a normalizing transform does: check, copy, shift and divide."""
+    """Normalize like torchvision's `Normalize`: check, copy, shift and divide."""
     image = image.clone()
     shift, scale = torch.as_tensor(mean, dtype=image.dtype), torch.as_tensor(deviation, dtype=image.dtype)
     if (scale == 0).any():
@@ -95,7 +95,7 @@ def normalize(image: torch.Tensor, mean: tuple[float, ...], deviation: tuple[flo
 
 
 def authors_style(model: nn.Module, pictures: list[Pictures], device: str) -> list[np.ndarray]:
-    """Train client after client as the authors' script does; return the updates."""
+    """Train client after client as the paper's released script does; return the updates."""
     updates = []
     for mine in pictures:
         client = copy.deepcopy(model).train()
@@ -128,7 +128,7 @@ def timed(action: Callable[[], object], device: str) -> Timing:
 
 
 def processors_busy() -> float:
-    """Return the seconds that all processors together have worked; zero where the system does not say."""
+    """Return the busy seconds of all processors together; zero where the system does not report them."""
     try:
         with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123  a file of the system
             fields = [int(field) for field in file.readline().split()[1:]]
@@ -140,10 +140,10 @@ def processors_busy() -> float:
 def contenders(model: nn.Module, data: Data, clients: int, slow: int, device: str):
     """Return what to run: name, action and the number of clients it trains."""
     train = data.train.to(device)
-    dealt = split_samples(train, Iid()(data.train.labels.numpy(), clients, 0))
-    jobs = [TrainingJob(number, mine, TRAINING) for number, mine in enumerate(dealt)]
+    data_of_clients = split_samples(train, Iid()(data.train.labels.numpy(), clients, 0))
+    jobs = [TrainingJob(number, mine, TRAINING) for number, mine in enumerate(data_of_clients)]
     start, cohort, local = flatten(model), Cohort(model, device=device), LocalTrainer(model)
-    pictures = [as_pictures(mine.samples.to("cpu")) for mine in dealt[:slow]]
+    pictures = [as_pictures(mine.samples.to("cpu")) for mine in data_of_clients[:slow]]
 
     def sequential() -> None:
         for job in jobs[:slow]:
@@ -165,7 +165,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, object]:
     data = Synthetic(train=clients * SIZE, test=10, side=28)()
     model = MODELS[name](data.shape, data.classes, 0).to(args.device)
     *actions, (cohort, _, _) = contenders(model, data, clients, slow, args.device)
-    for _, action, _ in actions:  # the first run pays for choosing, compiling and caches
+    for _, action, _ in actions:  # the first run includes choosing the path, compilation and cold caches
         action()
     best: dict[str, Timing] = {}
     for _ in range(args.repeats):
@@ -207,7 +207,7 @@ def whole_round(name: str, clients: int, args: argparse.Namespace) -> dict[str, 
 
 
 def our_round(name: str, clients: int, *, rounds: int = 3, device: str = "cpu") -> dict[str, float]:
-    """Return the seconds of each stage of our shortest round after the first."""
+    """Return the seconds of each stage of our fastest round after the first."""
     records = simulate(
         data={"kind": "synthetic", "train": clients * SIZE, "test": 10, "side": 28},
         model=MODELS[name],
@@ -215,7 +215,7 @@ def our_round(name: str, clients: int, *, rounds: int = 3, device: str = "cpu") 
         clients=clients,
         malicious=0,
         shards=clients // 4,
-        estimator={"kind": "filter-l2", "epsilon": 0.1},
+        estimator={"kind": "filter-l2", "contamination": 0.1},
         rounds=rounds,
         device=device,
     )
@@ -246,7 +246,7 @@ def show(found: dict[str, object]) -> None:
             "authors' style",
             "/ sequential",
             "/ authors' style",
-            "wanted",
+            "target",
             "others used",
         ],
         [
@@ -269,12 +269,12 @@ def show(found: dict[str, object]) -> None:
             "f2ed",
             "training",
             "protection",
-            "wanted below",
+            "target below",
             "Flower, FedAvg: tensors",
             "/ f2ed",
             "Flower, FedAvg: quickstart",
             "/ f2ed",
-            "wanted",
+            "target",
         ],
         [
             [

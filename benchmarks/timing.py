@@ -27,7 +27,7 @@ def milliseconds(work, budget=1.0, most=15):
 def peak_bytes():
     """Return the most memory this process has held so far.
 
-    Linux tells it of this program alone; the portable figure is inherited from whoever started it.
+    Linux tells it of this program alone; the portable figure is inherited from the parent process.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,4 +1,4 @@
-"""Train a model across 60 clients, 4 of them malicious, with both protections on: a few lines, half a minute.
+"""Train a model across 60 clients, 4 of them malicious, with both protections: a few lines, half a minute.
 
 The settings are those of an experiment file (see experiments/ and `f2ed run`), as keywords.
 
@@ -24,10 +24,10 @@ def main() -> None:
         print(estimator)
         for record in simulate(**FEDERATION, estimator=estimator):
             print(
-                f"  round {record.round}: accuracy {record.accuracy:6.1%}, backdoor opens for {record.success:6.1%}, "
+                f"  round {record.round}: accuracy {record.accuracy:6.1%}, backdoor success {record.success:6.1%}, "
                 f"weight on contaminated shards {record.contaminated_weight:6.1%}"
             )
-        print(f"  {record.bytes_up:,} bytes sent by each client in a round; {record.stopped or 'every row counted'}")
+        print(f"  {record.bytes_up:,} bytes sent per client and round; {record.stopped or 'every row counted'}")
 
 
 if __name__ == "__main__":

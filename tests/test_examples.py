@@ -33,8 +33,8 @@ def test_the_secure_sum_hides_each_client_and_the_robust_mean_rejects_the_malici
 
 def test_only_plain_averaging_lets_the_backdoor_in():
     mean, robust = shown("03_simulate.py").split("filter-l2\n")
-    assert float(re.findall(r"backdoor opens for +([\d.]+)%", mean)[-1]) > 80
-    assert float(re.findall(r"backdoor opens for +([\d.]+)%", robust)[-1]) < 5
+    assert float(re.findall(r"backdoor success +([\d.]+)%", mean)[-1]) > 80
+    assert float(re.findall(r"backdoor success +([\d.]+)%", robust)[-1]) < 5
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)

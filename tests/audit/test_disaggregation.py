@@ -66,7 +66,7 @@ def test_a_zero_vector_has_no_direction():
 
 @pytest.mark.parametrize(("schedule", "mean"), [(EveryRound(), 0.99), (Fixed(), 0.5)])
 def test_a_hundred_clients_in_shards_of_four_over_a_hundred_rounds(schedule, mean):
-    """Dealt anew they are recovered one by one, fixed they stay at 1/√s; and the meter says so beforehand."""
+    """Resharding recovers single clients; fixed shards stay at 1/√s, as the meter predicts."""
     rng = np.random.default_rng(3)
     stays = rng.standard_normal((100, 400))
     solver, reached = Disaggregator(100, 400), []

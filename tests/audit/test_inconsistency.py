@@ -12,23 +12,23 @@ from f2ed.learning.models import Mlp
 def victim_seen(data, members, *, bound):
     rng = stream(0, "lie", members)
     shard = draw_shard(data, members, 1, rng)
-    told = send_different_models(Mlp((64,))(data.shape, 10, 0), shard, data, rng, bound=bound)
+    outcome = send_different_models(Mlp((64,))(data.shape, 10, 0), shard, data, rng, bound=bound)
     true = as_pixels(shard[0].images, data.black, data.white)
-    return told, float(psnr(true, match(true, invert(told.view, data.shape)))[0])
+    return outcome, float(psnr(true, match(true, invert(outcome.view, data.shape)))[0])
 
 
 @pytest.mark.parametrize("members", [3, 8, 16])
 def test_without_the_binding_a_lying_server_sees_its_victim_in_a_shard_of_any_size(digits, members):
-    told, seen = victim_seen(digits, members, bound=False)
-    assert told.opened
+    outcome, seen = victim_seen(digits, members, bound=False)
+    assert outcome.opened
     assert seen > 60
 
 
 @pytest.mark.parametrize("members", [3, 8, 16])
 def test_with_the_binding_the_sum_is_noise_even_if_the_server_forges_the_tags(digits, members):
-    told, seen = victim_seen(digits, members, bound=True)
-    assert not told.opened
-    assert "a sum with a coordinate of" in told.reason
+    outcome, seen = victim_seen(digits, members, bound=True)
+    assert not outcome.opened
+    assert "a sum with a coordinate of" in outcome.reason
     assert seen < 12
 
 

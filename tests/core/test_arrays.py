@@ -43,7 +43,7 @@ def test_sums_do_not_depend_on_the_number_of_cores(monkeypatch):
 
     answers = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(arrays, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(arrays, "cores", lambda cores=cores: cores)
         arrays._pool.cache_clear()
         answers.append(sum(arrays.in_lanes(total, X, 4096)))
     arrays._pool.cache_clear()

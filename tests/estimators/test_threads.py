@@ -26,7 +26,7 @@ def with_threads(monkeypatch):
     monkeypatch.setattr(f2ed.core.arrays, "_WORTH_THREADS", 1)
 
     def call(threads, work):
-        monkeypatch.setattr(f2ed.core.arrays, "_cores", lambda: threads)
+        monkeypatch.setattr(f2ed.core.arrays, "cores", lambda: threads)
         f2ed.core.arrays._pool.cache_clear()
         with BLAS.limit(limits=threads):
             return work()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from f2ed.core.files import Lock
 from f2ed.experiments import prepare, read, run_all, runner
-from f2ed.simulation import Simulation
+from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded
 
 
@@ -51,7 +51,7 @@ def arm(stage, fatal):
 
     match stage:
         case "train":
-            Simulation._train = in_round(Simulation._train, fatal + 1)
+            LocalUpdates.__call__ = in_round(LocalUpdates.__call__, fatal + 1)
         case "sum":
             Sharded.__call__ = in_round(Sharded.__call__, fatal + 1)
         case "record":

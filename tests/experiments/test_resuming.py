@@ -113,7 +113,7 @@ def test_a_run_begun_on_another_device_is_refused(grid, tmp_path):
     log = read_records(path)
     elsewhere = msgspec.structs.replace(log.header, device="another")
     path.write_bytes(line(elsewhere) + b"".join(map(line, log.rounds)))
-    with pytest.raises(ConfigError, match="begun on another"):
+    with pytest.raises(ConfigError, match="started on another"):
         list(run_all(cells, tmp_path, loaded=loaded))
 
 
@@ -189,5 +189,5 @@ def test_a_compressed_file_that_is_not_finished_is_refused(grid, tmp_path):
     path = place(cell, tmp_path)
     path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(line(log.header)))
     path.unlink()
-    with pytest.raises(ConfigError, match="compressed but not finished; gunzip it"):
+    with pytest.raises(ConfigError, match="compressed but not finished; decompress it"):
         list(run_all([cell], tmp_path, loaded=loaded))

@@ -43,7 +43,7 @@ def make(**changes):
     return Simulation(experiment(SMALL | changes), workers=1)
 
 
-def told(record):
+def without_timings(record):
     """What a record says, timings aside."""
     return msgspec.structs.replace(record, seconds=type(record.seconds)())
 
@@ -95,7 +95,9 @@ def test_a_run_taken_up_in_any_round_has_the_records_of_one_that_was_not_interru
     for at in range(4):
         other = make(**changes)
         resumed = other.rounds(unpack(pack(states[at], whole.digest), other.digest, other.device))
-        assert [told(record) for _, record in resumed] == [told(record) for record in records[at + 1 :]]
+        assert [without_timings(record) for _, record in resumed] == [
+            without_timings(record) for record in records[at + 1 :]
+        ]
 
 
 def test_rounds_may_come_again_in_any_order_and_say_the_same():
@@ -104,9 +106,9 @@ def test_rounds_may_come_again_in_any_order_and_say_the_same():
     records = []
     for state, record in simulation.rounds():
         states.append(state)
-        records.append(told(record))
+        records.append(without_timings(record))
     for at in (3, 3, 0, 4, 1, 2):
-        assert told(simulation.step(states[at])[1]) == records[at]
+        assert without_timings(simulation.step(states[at])[1]) == records[at]
 
 
 def test_a_round_that_comes_again_comes_under_new_keys(watched):
@@ -142,7 +144,7 @@ def test_an_interrupted_set_up_starts_over(monkeypatch):
     monkeypatch.undo()
     _, record = simulation.step(state)
     assert record.excluded == {}
-    assert told(record) == told(wanted)
+    assert without_timings(record) == without_timings(wanted)
 
 
 def interrupted(*_):
@@ -156,7 +158,9 @@ def test_masked_equals_plain_where_the_protocol_asks_for_more_survivors():
         "protocol": {"mode": "dropout-tolerant", "min_crowd": 6, "colluders": 1},
         "estimator": "mean",
     }
-    masked, plain = ([told(r) for _, r in make(**changes, secure=secure).rounds()] for secure in (True, False))
+    masked, plain = (
+        [without_timings(r) for _, r in make(**changes, secure=secure).rounds()] for secure in (True, False)
+    )
     assert any(record.excluded for record in masked)
     assert [record.excluded for record in masked] == [record.excluded for record in plain]
     assert [record.loss for record in masked] == [record.loss for record in plain]

@@ -29,8 +29,8 @@ def end(first_rounds=None, **changes):
     """Run to the end; return the last model's bytes and the records but for their timings."""
     simulation = Simulation(experiment(SMALL | changes), workers=1, first_rounds=first_rounds)
     states, records = zip(*simulation.rounds(), strict=True)
-    told = [msgspec.structs.replace(record, seconds=type(record.seconds)()) for record in records]
-    return states[-1].model.numpy().tobytes(), told
+    without_timings = [msgspec.structs.replace(record, seconds=type(record.seconds)()) for record in records]
+    return states[-1].model.numpy().tobytes(), without_timings
 
 
 # The last two train their malicious clients in their own way, so that fewer clients train along with the honest ones.

@@ -54,10 +54,10 @@ def test_a_client_pays_only_for_the_rounds_in_which_its_shard_was_opened():
         for number, members in enumerate(simulation.header.shards):
             opened[list(members)] += number not in record.excluded
         wanted = [dp_epsilon(float(count) / (2 * 2.0**2), 1e-4) for count in opened]
-        stated = record.dp_epsilon
-        told = [stated[client] if isinstance(stated, dict) else stated for client in range(12)]
-        assert told == pytest.approx(wanted, abs=1e-3)
-        assert record.max_dp_epsilon == max(told)
+        recorded = record.dp_epsilon
+        spent = [recorded[client] if isinstance(recorded, dict) else recorded for client in range(12)]
+        assert spent == pytest.approx(wanted, abs=1e-3)
+        assert record.max_dp_epsilon == max(spent)
     assert len(set(opened)) > 1
 
 
@@ -85,9 +85,9 @@ def test_a_run_that_is_taken_up_again_goes_on_counting():
 
 
 def test_records_hold_one_epsilon_or_one_for_each():
-    for told in (None, 1.25, {0: 0.5, 3: 1.25}):
-        record = RoundRecord(round=0, accuracy=0.5, loss=1.0, dp_epsilon=told)
-        assert msgspec.json.decode(line(record), type=RoundRecord).dp_epsilon == told
+    for spent in (None, 1.25, {0: 0.5, 3: 1.25}):
+        record = RoundRecord(round=0, accuracy=0.5, loss=1.0, dp_epsilon=spent)
+        assert msgspec.json.decode(line(record), type=RoundRecord).dp_epsilon == spent
 
 
 def test_a_number_stands_for_the_multiplier():

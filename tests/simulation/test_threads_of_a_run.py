@@ -8,7 +8,7 @@ import torch
 from f2ed.simulation import Simulation, experiment
 
 
-def told(threads, **changes):
+def without_timings(threads, **changes):
     """The last model and all that the records say, timings aside."""
     settings = {
         "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 28},
@@ -35,4 +35,4 @@ def told(threads, **changes):
     ids=str,
 )
 def test_the_number_of_threads_changes_nothing_in_a_run(changes):
-    assert told(1, **changes) == told(2, **changes)
+    assert without_timings(1, **changes) == without_timings(2, **changes)

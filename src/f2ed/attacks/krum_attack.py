@@ -80,7 +80,7 @@ class _Contest:
         return cls(Matrix(honest).squares, lengths, along, int((heading != 0).sum()))
 
     def upper_bound(self, crafted: int) -> float:
-        """Return the λ beyond which Krum cannot select the crafted row, provided that it tolerates so many."""
+        """Return the λ beyond which Krum cannot select the crafted row, provided that it tolerates this many."""
         honest = len(self.squares)
         gap = max(honest + crafted - 2 * crafted - 1, 1)
         nearest = np.sqrt(self.squares).sum(1).min() / gap

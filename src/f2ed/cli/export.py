@@ -37,5 +37,5 @@ def export(
         console.print(f"{count} rounds of {len(found)} runs are in {path}", soft_wrap=True, markup=False)
     if tensorboard is not None:
         count = write_tensorboard(found, tensorboard)
-        said = f"{count} numbers of {len(found)} runs are in {tensorboard}; look: tensorboard --logdir {tensorboard}"
-        console.print(said, soft_wrap=True, markup=False)
+        message = f"{count} numbers of {len(found)} runs are in {tensorboard}; view: tensorboard --logdir {tensorboard}"
+        console.print(message, soft_wrap=True, markup=False)

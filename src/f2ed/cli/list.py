@@ -91,10 +91,10 @@ def _everything() -> Iterator[Entry]:
 def _of_union(registry: Callable[[], Any]) -> Callable[[str], Iterator[Entry]]:
     def entries(kind: str) -> Iterator[Entry]:
         for each in get_args(registry()):
-            told = {
+            details = {
                 name: getattr(each, name) for name in ("title", "family", "paper", "aliases") if hasattr(each, name)
             }
-            yield Entry(kind, str(each.__struct_config__.tag), _sentence(each), settings=settings_of(each), **told)
+            yield Entry(kind, str(each.__struct_config__.tag), _sentence(each), settings=settings_of(each), **details)
 
     return entries
 

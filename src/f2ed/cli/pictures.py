@@ -21,7 +21,7 @@ def draw(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], folder
     """Write the figure into the folder, one file for each data set; return the files."""
     if figure == "fig6":
         return [_by_shards(cells, found, folder / "figure.svg")]
-    # With the file's own labels, whatever the runs were called when they were run.
+    # Use the file's labels, whatever the runs were called when they were recorded.
     runs = (
         RecordedRun(cell.slug, _named(cell, log.header), log.rounds) for cell in cells if (log := found.get(cell.slug))
     )
@@ -29,7 +29,7 @@ def draw(figure: str, cells: Sequence[Cell], found: Mapping[str, RunLog], folder
 
 
 def _by_shards(cells: Sequence[Cell], found: Mapping[str, RunLog], path: Path) -> Path:
-    """Draw where the runs ended against the number of shards."""
+    """Plot the final results against the number of shards."""
     lines = {
         name: [
             Point(shards, end.mean, min(end.ends.values()), max(end.ends.values()), hollow=end.outnumbered(shards))
@@ -43,9 +43,9 @@ def _by_shards(cells: Sequence[Cell], found: Mapping[str, RunLog], path: Path) -
 
 
 def _named(cell: Cell, header: RunHeader) -> RunHeader:
-    """Give each data set as the file calls it a figure of its own.
+    """Return the header with the file's labels, so that each data set gets its own figure.
 
-    Masks change no curve, and an attack that is run with a training or a network of its own is a panel like the others.
+    Masks do not change the curves, and an attack with its own training or network is a panel like the others.
     """
     data = {"kind": cell.arm.get("data") or cell.experiment.data.__struct_config__.tag}
     settings = _settings(cell, without={"secure", "training", "model"}) | {"data": data}
@@ -53,5 +53,5 @@ def _named(cell: Cell, header: RunHeader) -> RunHeader:
 
 
 def _settings(cell: Cell, *, without: set[str]) -> dict[str, Any]:
-    """Return the cell's settings, not the record's: one from before a setting was there would stand apart."""
+    """Return the cell's settings rather than the record's: records older than a setting would form another group."""
     return {key: value for key, value in msgspec.to_builtins(cell.experiment).items() if key not in without}

@@ -41,7 +41,9 @@ def plan(
     malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")],
     min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients whose mean the server may see.")] = None,
     shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
-    rounds: Annotated[int | None, Parameter(help="Also show what so many rounds reveal about single clients.")] = None,
+    rounds: Annotated[
+        int | None, Parameter(help="Also show what this many rounds reveal about single clients.")
+    ] = None,
     schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
     client_dropout: Annotated[float, Parameter(help="Probability that a client drops out of a round.")] = 0.0,
     mode: Annotated[

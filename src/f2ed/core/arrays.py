@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.threads import cores
 
 __all__ = ["LANES", "Array", "as_matrix", "double", "in_lanes", "like", "namespace", "one_blas_thread", "to_numpy"]
 
@@ -100,7 +101,7 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
         return [_quietly(work, _slices(0, columns, width))]
     step = -(-columns // (LANES * width)) * width
     lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
-    if len(lanes) == 1 or _cores() == 1 or (blas and _blas() is None):
+    if len(lanes) == 1 or cores() == 1 or (blas and _blas() is None):
         return [_quietly(work, lane) for lane in lanes]
     return list(_pool().map(_quietly, repeat(work), lanes))
 
@@ -115,13 +116,9 @@ def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
     return (slice(at, min(at + width, stop)) for at in range(start, stop, width))
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="f2ed")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="f2ed")
 
 
 if hasattr(os, "register_at_fork"):  # a forked child has none of its parent's threads

@@ -48,7 +48,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.protocol.quorum_for(self.mode, self.roster.smallest_shard).min_crowd
 
     def guarantee(self, opened: int) -> Guarantee | None:
-        """Return what holds with so many open shards; None with none."""
+        """Return what holds with this many open shards; None with none."""
         if not opened:
             return None
         return guarantee(clients=len(self.roster.clients), malicious=self.malicious, shards=opened)

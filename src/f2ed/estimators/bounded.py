@@ -1,4 +1,4 @@
-"""Rules that assume at most so many malicious rows: as a share of them, or as a count."""
+"""Rules that assume a bound on malicious rows, as a share of them or as a count."""
 
 from typing import Annotated, ClassVar, cast
 
@@ -49,7 +49,7 @@ class BoundedEstimator(_Contamination, frozen=True, kw_only=True):
         return (n - 1) // 2
 
     def tolerated(self, n: int) -> int:
-        """Return the assumed f, or refuse it where the rule does not tolerate so many."""
+        """Return the assumed f, or refuse it where the rule does not tolerate this many."""
         f, largest = self.assumed_f(n), self.max_f(n)
         if f > largest:
             asked = f"contamination = {self.contamination:g} of {n} rows is f = {f}" if self.f is UNSET else f"f = {f}"

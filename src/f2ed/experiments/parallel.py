@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from f2ed.core.errors import ConfigError, F2edError
+from f2ed.core.threads import cores
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.runner import Event, run_cell
 from f2ed.learning import AnyDataset, Data
-from f2ed.learning.threads import cores
 from f2ed.simulation.first_round_cache import FirstRoundCache
 
 __all__ = ["run_in_processes"]

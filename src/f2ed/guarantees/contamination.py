@@ -44,7 +44,7 @@ class Contamination(msgspec.Struct, frozen=True, kw_only=True):
         return sum((self.first + i) * probability for i, probability in enumerate(self.probabilities))
 
     def at_most(self, shards: int) -> float:
-        """Return the probability of at most so many contaminated shards."""
+        """Return the probability of at most this many contaminated shards."""
         asked = max(0, shards - self.first + 1)
         return 1.0 if asked >= len(self.probabilities) else min(1.0, sum(self.probabilities[:asked], 0.0))
 

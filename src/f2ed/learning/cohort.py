@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from f2ed.core.threads import cores
 from f2ed.learning.client import LocalTrainer, TrainingJob, TrainingKey
 from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.learning.fast.batch_plan import BatchPlan, plan_batches
@@ -16,7 +17,7 @@ from f2ed.learning.fast.convolutions import Convolutions, OneByOne
 from f2ed.learning.fast.gradients import Gradients, by_vmap, one_by_one
 from f2ed.learning.fast.probe import disagreement, has_convolutions, is_stochastic
 from f2ed.learning.fast.stack import stack_gradients
-from f2ed.learning.threads import cores, run_in_threads
+from f2ed.learning.threads import run_in_threads
 from f2ed.learning.vector import layout
 
 __all__ = ["Cohort"]

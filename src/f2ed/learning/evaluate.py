@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.threads import cores
 from f2ed.learning.datasets import Samples
-from f2ed.learning.threads import cores, run_in_threads
+from f2ed.learning.threads import run_in_threads
 from f2ed.learning.vector import bind, load
 
 __all__ = ["Evaluator", "Score"]

@@ -1,6 +1,5 @@
 """Threads with one torch thread each: torch's own threads slow down badly for small operations on a busy machine."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -8,14 +7,9 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["cores", "run_in_threads"]
+__all__ = ["run_in_threads"]
 
 Tool = TypeVar("Tool")
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_in_threads(tasks: Iterable[Callable[[Tool], None]], tools: Sequence[Tool]) -> None:

@@ -1,5 +1,6 @@
 """One format for the records of simulations and deployments, its reader, and the sentences about it."""
 
+from f2ed.records.digest import settings_digest
 from f2ed.records.reader import experiment_name, holds_records, locate, read, read_all, read_folder, unpacked
 from f2ed.records.schema import (
     FORMAT,
@@ -13,7 +14,6 @@ from f2ed.records.schema import (
     RunLog,
     Seconds,
     line,
-    settings_digest,
 )
 
 __all__ = [

@@ -66,21 +66,21 @@ def guarantee(runs: Runs, failed: Sequence[str]) -> Finding:
     malicious, rows, region = (stated.get(name) for name in ("malicious", "shards", "region"))
     if not region or not rows or malicious is None:
         return Finding("unknown", "Guarantee", "the records do not state which guarantee applied.")
-    said = f"{text.guarantee(malicious, rows, region, 'updates' if runs[0].header.mode == 'none' else 'shards')}."
+    sentence = f"{text.guarantee(malicious, rows, region, 'updates' if runs[0].header.mode == 'none' else 'shards')}."
     records = [record for run in runs for record in run.rounds]
     if worse := sum(record.guarantee not in {"", region, "theorem"} for record in records):
-        said += (
+        sentence += (
             f" In {worse} of {plural(len(records), 'round')} so many rows were missing that the guarantee was weaker."
         )
     if region != "theorem":
-        return Finding(grade_region(region), "Guarantee", f"none. {said}")
+        return Finding(grade_region(region), "Guarantee", f"none. {sentence}")
     if not any(run.header.estimator.kind == "filter-l2" for run in runs):
-        said += " It covers FilterL2, which was not run; the other estimators have no such theorem."
-        return Finding("note", "Guarantee", f"the theorem. {said}")
+        sentence += " It covers FilterL2, which was not run; the other estimators have no such theorem."
+        return Finding("note", "Guarantee", f"the theorem. {sentence}")
     if failed:
-        said += f" FilterL2 was broken nevertheless by {', '.join(failed)}: look at the weights of the shards."
-        return Finding("broken", "Guarantee", f"the theorem. {said}")
-    return Finding("degraded" if worse else "held", "Guarantee", f"the theorem. {said}")
+        sentence += f" FilterL2 was broken nevertheless by {', '.join(failed)}: look at the weights of the shards."
+        return Finding("broken", "Guarantee", f"the theorem. {sentence}")
+    return Finding("degraded" if worse else "held", "Guarantee", f"the theorem. {sentence}")
 
 
 def privacy(runs: Runs) -> Iterator[Finding]:
@@ -88,8 +88,8 @@ def privacy(runs: Runs) -> Iterator[Finding]:
     masked = [run for run in runs if run.header.mode not in {"clear", "none", "unknown"}]
     if masked:
         size = min(_crowd(run) for run in masked)
-        said = f"{text.crowd(size)}{_which(masked, runs)}."
-        yield Finding("held" if size > 1 else "broken", "Privacy", said)
+        sentence = f"{text.crowd(size)}{_which(masked, runs)}."
+        yield Finding("held" if size > 1 else "broken", "Privacy", sentence)
     if bare := [run for run in runs if run.header.mode == "none"]:
         which = _which(bare, runs) or " in every run"
         yield Finding("broken", "Privacy", f"the server saw each update individually{which}: there were no shards.")
@@ -106,14 +106,14 @@ def upkeep(runs: Runs) -> Iterator[Finding]:
     """Return what an operator may want to fix."""
     records = [record for run in runs for record in run.rounds]
     if skipped := [record for record in records if record.skipped is not None]:
-        said = f"{len(skipped)} of {plural(len(records), 'round')} left the model as it was: {skipped[-1].skipped}."
-        yield Finding("degraded", "Skipped rounds", said)
+        sentence = f"{len(skipped)} of {plural(len(records), 'round')} left the model as it was: {skipped[-1].skipped}."
+        yield Finding("degraded", "Skipped rounds", sentence)
     if cut := [run for run in runs if any(record.clipped_honest for record in run.rounds)]:
-        said = f"honest updates were clipped{_which(cut, runs)}: raise clip_value, or lower the learning rate."
-        yield Finding("degraded", "Clipping", said)
+        sentence = f"honest updates were clipped{_which(cut, runs)}: raise clip_value, or lower the learning rate."
+        yield Finding("degraded", "Clipping", sentence)
     if closed := sum(bool(record.excluded) for record in records):
-        said = f"in {closed} of {plural(len(records), 'round')} some rows did not take part; the records state why."
-        yield Finding("note", "Excluded", said)
+        sentence = f"in {closed} of {plural(len(records), 'round')} some rows did not take part; the records state why."
+        yield Finding("note", "Excluded", sentence)
 
 
 def unfinished(runs: Runs) -> Iterator[Finding]:
@@ -130,9 +130,9 @@ def _noise(runs: Runs) -> Iterator[Finding]:
     if not noisy:
         return
     worst, run = max(noisy, key=lambda pair: pair[0])
-    said = text.dp(worst, None if run.header.noise is None else run.header.noise.delta)
+    sentence = text.dp(worst, None if run.header.noise is None else run.header.noise.delta)
     level: Level = "held" if worst <= MAX_DP_EPSILON else "note"
-    yield Finding(level, "Differential privacy", f"{said}{_which([one for _, one in noisy], runs)}.")
+    yield Finding(level, "Differential privacy", f"{sentence}{_which([one for _, one in noisy], runs)}.")
 
 
 def _over_rounds(runs: Runs) -> Iterator[Finding]:
@@ -141,16 +141,16 @@ def _over_rounds(runs: Runs) -> Iterator[Finding]:
     exposed = [(run, leak) for run, leak in metered if leak.exposed]
     if exposed:
         run, worst = max(exposed, key=lambda pair: pair[1].exposed)
-        said = f"{text.leak_reading(worst, run.header.clients)}{_which([one for one, _ in exposed], runs)}."
-        yield Finding("broken", "Over the rounds", said)
+        sentence = f"{text.leak_reading(worst, run.header.clients)}{_which([one for one, _ in exposed], runs)}."
+        yield Finding("broken", "Over the rounds", sentence)
     elif metered:
         run, worst = min(metered, key=lambda pair: pair[1].crowd)
-        said = f"{text.leak_reading(worst, run.header.clients)}{_which([one for one, _ in metered], runs)}."
-        yield Finding("held", "Over the rounds", said)
+        sentence = f"{text.leak_reading(worst, run.header.clients)}{_which([one for one, _ in metered], runs)}."
+        yield Finding("held", "Over the rounds", sentence)
     unmetered = [run for run in runs if run.header.mode not in {"none", "unknown"} and _reading(run) is None]
     if moved := sum(text.kind(run.header.settings.get("schedule")) not in {"", "fixed"} for run in unmetered):
-        said = "reassigned clients to shards, so that the server can compare sums and solve for single clients."
-        yield Finding("degraded", "Over the rounds", f"{plural(moved, 'run')} {said}")
+        sentence = "reassigned clients to shards, so that the server can compare sums and solve for single clients."
+        yield Finding("degraded", "Over the rounds", f"{plural(moved, 'run')} {sentence}")
 
 
 def _reading(run: Recorded) -> LeakReading | None:

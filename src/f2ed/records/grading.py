@@ -43,7 +43,7 @@ MARGIN, LOST_MUCH = 0.05, 0.20
 """Accuracy lost: up to the margin an estimator holds, from the second number on it is broken."""
 SUCCESS_LITTLE, SUCCESS_MUCH = 0.20, 0.50
 LATE_ROUNDS = 5
-"""The weight on contaminated shards is averaged over so many last rounds."""
+"""The weight on contaminated shards is averaged over this number of last rounds."""
 SHARDS_PER_ATTACKER = 12
 THEOREM_SHARE = 1 / SHARDS_PER_ATTACKER
 """The theorem covers FilterL2 while less than this share of the rows is contaminated."""
@@ -59,7 +59,7 @@ def grade(lost: float | None, success: float | None) -> Grade:
 
 
 def region(contaminated: int, rows: int) -> Region:
-    """Return where so many contaminated rows fall: covered by the theorem, by experience only, or by nothing."""
+    """Return where this many contaminated rows fall: covered by the theorem, by experience only, or by nothing."""
     if SHARDS_PER_ATTACKER * contaminated < rows:
         return "theorem"
     return "experience" if 2 * contaminated < rows else "nothing"

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from f2ed.records.schema import FORMAT, REMOVED, settings_digest, title_of
+from f2ed.records.digest import REMOVED, settings_digest
+from f2ed.records.schema import FORMAT, title_of
 
 __all__ = ["Describe", "as_plugin", "is_older", "migrate_header", "migrate_round", "migrate_settings"]
 
@@ -113,10 +114,10 @@ def as_plugin(setting: str, table: Mapping[str, Any], describe: Describe | None 
     """Describe the plug-in that a table of settings names, with the rule inside it."""
     kind = str(table.get("kind") or "unknown")
     inner = table.get("inner")
-    told = {"title": title_of(kind)} if describe is None else dict(describe(setting, kind))
+    description = {"title": title_of(kind)} if describe is None else dict(describe(setting, kind))
     return {
         "kind": kind,
-        **told,
+        **description,
         "inner": as_plugin(setting, inner, describe) if isinstance(inner, Mapping) else None,
     }
 

@@ -45,7 +45,7 @@ def holds_records(path: Path) -> bool:
 
 
 def experiment_name(path: Path) -> str:
-    """Return the name of a file of records or of a folder, without what says how it is packed."""
+    """Return the name of a file of records or of a folder, without the suffix."""
     suffix = next((each for each in reversed(SUFFIXES) if path.name.endswith(each)), "")
     return path.name.removesuffix(suffix)
 

@@ -5,8 +5,6 @@ accuracy, which shards are contaminated) is optional. Records hold numbers and n
 into sentences. Client updates are never recorded.
 """
 
-import hashlib
-from collections.abc import Mapping
 from math import nan
 from typing import Any, Literal, NamedTuple, final
 
@@ -26,7 +24,6 @@ __all__ = [
     "Source",
     "line",
     "lines",
-    "settings_digest",
 ]
 
 FORMAT = 2
@@ -131,7 +128,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     source: Source = "simulation"
     name: str
     digest: str
-    """SHA-256 of the settings, by `settings_digest`; a deployment's job name stands in where there are none."""
+    """SHA-256 of the settings (`f2ed.records.settings_digest`); a deployment without settings has its job name."""
     settings: dict[str, Any]
     versions: dict[str, str]
     estimator: Plugin
@@ -145,7 +142,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     mode: str
     """The secure-aggregation mode, "clear" (summed without masks) or "none" (every update is seen)."""
     crowd: int
-    """Every update is seen only in a sum over at least so many clients; 1 where nothing is hidden."""
+    """Every update is seen only in a sum over at least this many clients; 1 where nothing is hidden."""
     guarantee: dict[str, Any]
     """The fields of `f2ed.guarantees.Guarantee`."""
     tolerated: int | None = None
@@ -286,10 +283,6 @@ class RunLog(NamedTuple):
         return nan if measured is None else measured
 
 
-REMOVED: dict[str, dict[str, Any]] = {"protocol": {"consistent": True}}
-"""Settings that exist no more, by table, with the one value that is left."""
-
-
 def line(record: Record) -> bytes:
     """Return the record as one line."""
     return msgspec.json.encode(record) + b"\n"
@@ -298,22 +291,3 @@ def line(record: Record) -> bytes:
 def lines(log: RunLog) -> bytes:
     """Return a run as the lines of its file."""
     return line(log.header) + b"".join(map(line, log.rounds))
-
-
-def settings_digest(settings: Mapping[str, Any]) -> str:
-    """Return SHA-256 of settings in plain values, whatever the order of their keys.
-
-    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs. One
-    that was removed counts as the value that everybody has now.
-    """
-    stated = _stated(settings)
-    for table, removed in REMOVED.items():
-        if isinstance(stated.get(table), Mapping):
-            stated[table] = removed | stated[table]
-    return hashlib.sha256(msgspec.json.encode(stated, order="sorted")).hexdigest()
-
-
-def _stated(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _stated(inner) for key, inner in value.items() if inner is not None}
-    return [_stated(inner) for inner in value] if isinstance(value, list | tuple) else value

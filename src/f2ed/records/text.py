@@ -93,7 +93,7 @@ def region(name: str) -> str:
 
 
 def contaminated(malicious: int, rows: int, noun: str = "shards") -> str:
-    """Return what so many malicious clients can contaminate in the worst case, each in a row of its own."""
+    """Return what this many malicious clients can contaminate in the worst case, each in a row of its own."""
     return (
         f"{plural(malicious, 'malicious client')} can contaminate up to {percent(min(1, malicious / rows))} "
         f"of {rows} {noun}"
@@ -120,7 +120,7 @@ def dp(dp_epsilon: float, delta: float | None = None) -> str:
 
 
 def leak(found: LeakForecast, *, rounds: int, clients: int) -> str:
-    """Return what the sums of so many rounds would reveal."""
+    """Return what the sums of this many rounds would reveal."""
     as_among = 1 / found.cosine**2 if found.cosine else float(clients)
     recovered = (
         f"the round-invariant component of an update is recovered with cosine {found.cosine:.2f}, "

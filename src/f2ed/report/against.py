@@ -26,7 +26,7 @@ class Point(NamedTuple):
 def draw_against(
     lines: Mapping[str, Sequence[Point]], path: Path, *, setting: str, measure: str, hollow: str = ""
 ) -> None:
-    """Draw a line for each name, the setting on a scale of its logarithm; `hollow` says what hollow points are."""
+    """Draw a line for each name, the setting on a logarithmic scale; `hollow` is the legend of hollow points."""
     with drawing("f2ed reproduce"):
         from matplotlib.figure import Figure  # noqa: PLC0415  an optional dependency
 

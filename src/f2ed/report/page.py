@@ -19,7 +19,7 @@ from f2ed.report.payload import SHOWN_ROUNDS, payload
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["FRAGMENTS", "PageSummary", "fragments", "render", "write_page"]
+__all__ = ["FRAGMENTS", "PageSummary", "check_installed", "fragments", "render", "write_page"]
 
 FRAGMENTS = ("verdict", "problems", "privacy", "runs")
 """The parts of the page that are rendered here, and sent again to a live page when they change."""
@@ -64,6 +64,12 @@ def render(data: Mapping[str, Any], *, title: str, about: str = "", live: str = 
             plotly=_plotly(),
         )
     )
+
+
+def check_installed() -> None:
+    """Raise `MissingExtra` unless everything that the page needs is installed."""
+    _templates()
+    _plotly()
 
 
 def _grades() -> dict[str, str]:

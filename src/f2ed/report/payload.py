@@ -26,7 +26,7 @@ STAGES = {
 }
 
 SHOWN_ROUNDS = 500
-"""A page shows at most about so many rounds of a run; of longer runs every second, fourth, … one."""
+"""A page shows at most about this many rounds of a run; of longer runs every second, fourth, … one."""
 
 
 def payload(runs: Sequence[RecordedRun], problems: Sequence[Problem]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _shorts(values: Iterable[float | None], digits: int = 4) -> list[float | Non
 
 
 def _short(value: float | None, digits: int = 4) -> float | None:
-    """Round to so many digits, whole numbers to integers; what is not finite is None, as JSON cannot express it."""
+    """Round to this many digits, whole numbers to integers; what is not finite is None, as JSON cannot express it."""
     if value is None or not isfinite(value):
         return None
     short = float(f"{value:.{digits}g}")

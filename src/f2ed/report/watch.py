@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from f2ed.core.errors import ConfigError
 from f2ed.report.follow import Board, Folder
-from f2ed.report.page import render
+from f2ed.report.page import check_installed, render
 
 __all__ = ["LOOPBACK", "serve"]
 
@@ -33,6 +33,7 @@ def serve(folder: Path, port: int = 0, *, host: str = LOOPBACK) -> Iterator[str]
 
     The folder need not exist yet. By default only programs on this machine can reach the page.
     """
+    check_installed()
     try:
         server = _Server((host, port), _Handler)
     except OverflowError:

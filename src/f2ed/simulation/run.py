@@ -10,9 +10,9 @@ import torch
 
 from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
+from f2ed.core.threads import cores
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, split_samples
 from f2ed.learning.datasets.base import Notify, quiet
-from f2ed.learning.threads import cores
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary

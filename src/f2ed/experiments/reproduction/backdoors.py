@@ -67,7 +67,7 @@ def _dba_run(logs: Iterable[RunLog]) -> RunLog | None:
 
 
 def _success(log: RunLog, rounds: int) -> float:
-    """Return the attack success after so many rounds."""
+    """Return the attack success after this many rounds."""
     return log.rounds[rounds - 1].success or 0.0
 
 

@@ -24,7 +24,7 @@ _Sum = tuple[int, ...]
 
 @final
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sums of several rounds determine; a round number means "after so many rounds", so it counts from 1."""
+    """What the sums of several rounds determine; a round number means "after this many rounds", so it counts from 1."""
 
     clients: int
     ranks: tuple[int, ...]

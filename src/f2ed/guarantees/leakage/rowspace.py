@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 __all__ = ["RowSpace"]
 
 _PRIME = 1_048_573
-# Balanced residues are about 2^19 in magnitude at most: so many products, and one more residue, stay below 2^53.
+# Balanced residues are about 2^19 in magnitude at most: this many products, and one more residue, stay below 2^53.
 _MOST_TERMS = 1 << 14
 _FEW_ROWS = 24
 

@@ -48,7 +48,7 @@ def dp_epsilon(rho: float, delta: float) -> float:
 
 
 def noise_multiplier_for(epsilon: float, *, delta: float, openings: int) -> float:
-    """Return the smallest noise multiplier, to three digits, with which so many openings cost at most this epsilon."""
+    """Return the smallest noise multiplier, to three digits, at which this many openings cost at most this epsilon."""
     if not 0 < epsilon < inf:
         raise ConfigError(f"an epsilon of {epsilon}; it must be positive and finite")
     low, high = 0.0, 1.0

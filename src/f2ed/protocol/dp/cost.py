@@ -46,7 +46,7 @@ class NoiseCost(msgspec.Struct, frozen=True, kw_only=True):
     """The same if nobody ever drops out."""
     helpers: int
     dp_epsilon_helped: float
-    """As `dp_epsilon`, if so many members of its shard help the server, beyond those that the terms allow for."""
+    """As `dp_epsilon`, if this many members of its shard help the server, beyond those that the terms allow for."""
 
     @property
     def shard_norm(self) -> float:

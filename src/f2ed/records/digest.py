@@ -1,0 +1,31 @@
+"""The digest of settings, by which an experiment finds its records."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["REMOVED", "settings_digest"]
+
+REMOVED: dict[str, dict[str, Any]] = {"protocol": {"consistent": True}}
+"""Settings that exist no more, by table, with the one value that is left."""
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """Return SHA-256 of settings in plain values, whatever the order of their keys.
+
+    A setting that is None counts as absent, so that an optional setting can be added without renaming old runs. One
+    that was removed counts as the only value that is left.
+    """
+    stated = _stated(settings)
+    for table, removed in REMOVED.items():
+        if isinstance(stated.get(table), Mapping):
+            stated[table] = removed | stated[table]
+    return hashlib.sha256(msgspec.json.encode(stated, order="sorted")).hexdigest()
+
+
+def _stated(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _stated(inner) for key, inner in value.items() if inner is not None}
+    return [_stated(inner) for inner in value] if isinstance(value, list | tuple) else value
