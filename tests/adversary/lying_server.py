@@ -6,7 +6,7 @@ The nodes are real: `protect`, key files, state files and a signed roster, in on
 import copy
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from f2ed import Encoding, PeerError
@@ -93,9 +93,15 @@ class LyingServer:
         (self.terms,) = shard_terms(self.roster.assignment(0), task)
         self.replies = {}
 
-    def send(self, client, content, kind="train", **metadata):
+    def message(self, client, content, kind="train", **metadata):
+        """Return a message, and the context in which it reaches its node."""
         message = Message(content, client + 1, kind)
         message.metadata.__dict__ |= {"_message_id": "a message"} | {f"_{name}": to for name, to in metadata.items()}
+        node = self.nodes[client]
+        return message, Context(RUN, client + 1, node.node_config, node.state, node.run_config)
+
+    def send(self, client, content, kind="train", **metadata):
+        message, _ = self.message(client, content, kind, **metadata)
         return self.nodes[client].answer(client + 1, RUN, message)
 
     def ask(self, client, request, content=None, **message):

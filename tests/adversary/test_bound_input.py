@@ -12,6 +12,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from f2ed import PeerError
+from f2ed.flower import protect
 from f2ed.flower.wire import reply_bytes
 from f2ed.protocol.secagg.messages import AskKey, SignedKey, read_reply, write
 from tests.adversary.lying_server import MEMBERS, SIZE, VICTIM, LyingServer, app_with, model, secret, training_request
@@ -203,6 +204,27 @@ def test_another_training_function_of_the_app_cannot_be_asked_for(tmp_path):
     for client in OTHERS:
         with pytest.raises(PeerError, match=r"a request of type 'train\.other'"):
             server.upload(client)
+
+
+@pytest.mark.parametrize("kind", ["get_parameters", "get_properties", "reconnect"])
+def test_no_other_function_of_an_older_app_answers_in_the_clear(tmp_path, kind):
+    server = LyingServer(tmp_path, app_with(lambda *_: 1.0))
+    passed_on = []
+    reply = protect(*server.message(VICTIM, training_request(), kind), lambda *given: passed_on.append(given))
+    assert not passed_on
+    assert b"no plain update" in reply_bytes(reply)
+
+
+def test_an_error_of_the_node_itself_is_not_quoted(tmp_path, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise OSError("no space left on /data/patients")
+
+    monkeypatch.setattr("f2ed.flower.client_mod.respond", fail)
+    server = LyingServer(tmp_path, app_with(lambda *_: 1.0))
+    reply = server.ask(VICTIM, AskKey(server.terms))
+    assert b"this node failed" in reply
+    assert b"patients" not in reply
+    assert "/data/patients" in caplog.text
 
 
 def test_a_step_without_training_carries_nothing_else(tmp_path):

@@ -34,20 +34,24 @@ _log = getLogger("f2ed.flower")
 Train = Callable[[Message, Context], Message]
 
 _NO_MODEL = bytes(32)
+_NOT_OURS = {"evaluate", "query"}
 
 
 def protect(message: Message, context: Context, call_next: Train) -> Message:
     """Answer the protocol's messages, training where one asks for an update; a plain one is never sent.
 
-    Messages of other kinds, such as `evaluate`, pass through. A request to train that is not the protocol's is refused.
+    Messages of the kinds `evaluate` and `query` pass through. Any other that is not the protocol's is refused.
     """
-    if message.metadata.message_type.partition(".")[0] != "train":
+    if message.metadata.message_type.partition(".")[0] in _NOT_OURS:
         return call_next(message, context)
     try:
         reply = _answer(message, context, call_next)
     except F2edError as error:
         _log.log(WARNING, "f2ed: this node refused: %s", error)
         reply = write(Refused(str(error)[:500]))
+    except Exception as error:  # noqa: BLE001  Flower would send its text, which may quote anything
+        _log.log(ERROR, "f2ed: this node failed", exc_info=error)
+        reply = write(Refused("this node failed; the reason is in its own log"))
     return Message(reply_content(reply), reply_to=message)
 
 
