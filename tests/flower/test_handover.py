@@ -63,7 +63,7 @@ def test_settings_of_the_run_need_no_setting_of_the_server(federation):
 
 @pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
 def test_a_client_with_other_settings_of_the_run_closes_its_shard_alone(federation, mode):
-    grid, nodes, roster = federation(12, 2, min_crowd=6)
+    grid, nodes, roster = federation(12, 2, min_crowd=6, signed={"mode": mode})
     other = roster.assignment(0).shards[0][0]
     nodes[other].run_config = {"lr": 0.0}
     leader = server(roster, mode=mode, min_shards=1)
@@ -75,7 +75,7 @@ def test_a_client_with_other_settings_of_the_run_closes_its_shard_alone(federati
 @pytest.mark.parametrize("announced", ["to all alike", "to each its own"])
 def test_a_tolerant_shard_does_not_open_a_victim_that_is_told_something_else(federation, announced):
     """The server tells the victim of another learning rate, with or without another digest in the invitation."""
-    _, nodes, roster = federation(12, 2, min_crowd=3)
+    _, nodes, roster = federation(12, 2, min_crowd=3, signed={"mode": "dropout-tolerant"})
     victim = roster.assignment(0).shards[0][0]
     config = {"server-round": 1, "lr": 1.0}
 
