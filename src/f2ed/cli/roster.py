@@ -110,6 +110,13 @@ def sign(
     key_rounds: Annotated[
         int | None, Parameter(help="Rounds after which fixed shards agree on new keys; at first 50.")
     ] = None,
+    first_round: Annotated[
+        int | None,
+        Parameter(help="Where new nodes and nodes that were away begin; rounds count over all runs."),
+    ] = None,
+    skip: Annotated[
+        int | None, Parameter(help="Largest step between two rounds that a node answers; at first 2 x key rounds.")
+    ] = None,
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
@@ -142,6 +149,8 @@ def sign(
         mode=mode if mode is not None else draft.mode if kept else "auto",
         colluders=colluders if colluders is not None or not kept else draft.colluders,
         key_rounds=key_rounds if key_rounds is not None else draft.key_rounds,
+        first_round=first_round if first_round is not None else draft.first_round,
+        skip=skip if skip is not None or not kept else draft.skip,
         seed=draft.seed if same_deal else os.urandom(32),
     )
     write_roster(path, made)
@@ -189,7 +198,7 @@ def _changes(before: Roster, after: Roster) -> Iterator[str]:
     for left in after.gone:
         if left.until == after.serial:
             yield f"  - client {left.id}  {left.name}, whose id, name and key are never used again"
-    for name in ("shards", "min_crowd", "schedule", "mode", "colluders", "key_rounds"):
+    for name in ("shards", "min_crowd", "schedule", "mode", "colluders", "key_rounds", "first_round", "skip"):
         old, new = getattr(before, name), getattr(after, name)
         if not before.serial:
             yield f"  {name}: {_shown(new)}"

@@ -22,6 +22,7 @@ import msgspec
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
+from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
@@ -51,6 +52,8 @@ class Identity(NamedTuple):
     """Minimum noise in a sum with its update, as a multiple of the clip norm."""
     budget: Budget | None = None
     """The privacy budget for all its updates together."""
+    rounds: RoundMark | None = None
+    """The last round that it answered, in all runs; simulated nodes begin each run at 0."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -152,7 +155,9 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
     noise = _number(settings, "f2ed-noise-multiplier", 0.0)
-    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=_budget(settings, key_path))
+    rounds = RoundMark(folder / f"{roster.lineage}.rounds", roster.first_round, roster.skip)
+    budget = _budget(settings, key_path)
+    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=budget, rounds=rounds)
 
 
 def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:

@@ -43,11 +43,15 @@ class History(NamedTuple):
     ledger: Ledger = Ledger()
     unopened: tuple[Unopened, ...] = ()
     """One for each round."""
+    numbers: tuple[int, ...] = ()
+    """The number of each round in the protocol, by which its shards were assigned."""
 
     def after(self, audit: Audit, assignment: Assignment) -> "History":
         """Add a round."""
         opened = {each.shard: each.survivors for each in audit.shards if each.survivors}
-        return History(self.ledger.charge(audit.privacy_costs), (*self.unopened, Unopened.of(assignment, opened)))
+        unopened = (*self.unopened, Unopened.of(assignment, opened))
+        numbers = self.numbers or tuple(range(len(self.unopened)))  # older checkpoints have none
+        return History(self.ledger.charge(audit.privacy_costs), unopened, (*numbers, audit.round))
 
 
 class RoundOutcome(NamedTuple):
@@ -116,16 +120,18 @@ class Journal:
         self.history = history
         self._settings = settings
         self._header = header
-        self._leak = LeakFollower(settings.roster.assignment, settings.roster.keys)
+        self._leak = LeakFollower(self._assignment, settings.roster.keys)
         announce(header, settings.roster)
         self._file = None if path is None else RecordFile(path, header, done=len(history.unopened), last=last)
 
     def describe(self, outcome: RoundOutcome) -> RoundRecord:
         """Return the record of a round and charge what it cost."""
         audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
+        number = len(self.history.unopened)
         self.history = self.history.after(audit, self._settings.roster.assignment(audit.round))
         return _round_record(
             outcome,
+            number=number,
             guarantee="nothing" if held is None else held.region,
             leak=self._leak(self.history.unopened),
             dp_epsilon=self._dp_epsilon(audit),
@@ -142,6 +148,10 @@ class Journal:
         if self._file is not None:
             self._file.write(record)
 
+    def _assignment(self, place: int) -> Assignment:
+        """Return who was in which shard in a round of this run."""
+        return self._settings.roster.assignment(self.history.numbers[place])
+
     def _dp_epsilon(self, audit: Audit) -> float | dict[ClientId, float] | None:
         """Return what everyone has spent, as one number where it is the same for all; None without noise."""
         if self._settings.noise is None:
@@ -154,6 +164,7 @@ class Journal:
 def _round_record(
     outcome: RoundOutcome,
     *,
+    number: int,
     guarantee: Region,
     leak: LeakReading,
     dp_epsilon: float | dict[ClientId, float] | None,
@@ -169,7 +180,7 @@ def _round_record(
     dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
     clients = sum(len(each.members) for each in audit.shards)
     return RoundRecord(
-        round=audit.round,
+        round=number,
         skipped=outcome.result.skipped,
         weights=weights,
         excluded=dict(sorted(excluded.items())),

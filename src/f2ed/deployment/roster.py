@@ -79,6 +79,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How many members of a shard may collude with the server."""
     key_rounds: Annotated[int, Meta(ge=1)] = KEY_ROUNDS
     """How many rounds the keys of fixed shards last, in schemes that keep keys."""
+    first_round: Annotated[int, Meta(ge=0)] = 0
+    """The first round under this serial, at the latest; rounds count over all runs."""
+    skip: Annotated[int, Meta(ge=1)] = 2 * KEY_ROUNDS
+    """The largest step from the last round that a node answered to the next one."""
     seed: bytes = b""
     """Of the shard assignment: drawn when the list is closed, so nobody can choose an id or a key for its shard."""
     signature: bytes = b""
@@ -140,6 +144,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         quorum = self.protocol.quorum_for(self.mode, members)
         return Agreed(self.mode, self.colluders, quorum.threshold, quorum.min_crowd, self.key_epoch(round_))
 
+    @property
+    def lineage(self) -> str:
+        """The same for all serials of a federation, in hexadecimal: its name and its authority."""
+        return digest(b"f2ed lineage 1", self.name.encode(), self.authority).hex()[:32]
+
     def job(self, run: int) -> str:
         """Return the name of a run under this roster, the same on both sides."""
         return f"{self.name}.{self.serial}/{run}"
@@ -155,11 +164,14 @@ def signed(
     mode: ModeChoice = "auto",
     colluders: int | None = None,
     key_rounds: int = KEY_ROUNDS,
+    first_round: int = 0,
+    skip: int | None = None,
     seed: bytes,
 ) -> Roster:
     """Close the list and sign it. `authority` is the private key; `seed` is 32 fresh bytes of `os.urandom`.
 
-    By default the mode follows the size of the smallest shard, and one member of a shard may collude with the server.
+    By default the mode follows the size of the smallest shard, one member of a shard may collude with the server, and a
+    node follows the server over at most 2 * `key_rounds` missed rounds.
     """
     if public_key(authority) != draft.authority:
         raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
@@ -176,6 +188,8 @@ def signed(
         min_crowd=min_crowd,
         schedule=schedule,
         key_rounds=key_rounds,
+        first_round=first_round,
+        skip=2 * key_rounds if skip is None else skip,
         seed=seed,
         signature=b"",
     )

@@ -30,6 +30,8 @@ class Progress(NamedTuple):
     history: History = History()
     record: RoundRecord | None = None
     """Of the last round, in case a crash comes before it is on file."""
+    following: int = 0
+    """The number of the next round in the protocol, which counts over all runs."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     step: bytes
     history: History
     record: RoundRecord | None
+    following: int | None = None
 
 
 def save(path: Path, progress: Progress, *, roster: str) -> None:
@@ -73,6 +76,7 @@ def save(path: Path, progress: Progress, *, roster: str) -> None:
         step=progress.step.to_bytes(),
         history=progress.history,
         record=progress.record,
+        following=progress.following,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, msgspec.msgpack.encode(stored))
@@ -104,6 +108,7 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
         step=StepState.from_bytes(found.step),
         history=found.history,
         record=found.record,
+        following=found.round if found.following is None else found.following,
     )
 
 

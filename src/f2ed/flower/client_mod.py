@@ -70,14 +70,17 @@ def _hello(me: Identity, context: Context, nonce: bytes) -> bytes:
     if len(nonce) != 32:
         raise Refusal(f"a question of {len(nonce)} bytes; 32 were expected")
     run_config = run_config_digest(context.run_config)
-    text = hello_text(me.roster.job(context.run_id), context.node_id, me.id, run_config, nonce)
-    return msgspec.msgpack.encode(Hello(me.id, me.roster.digest, run_config, sign(me.signing_key, text)))
+    last = -1 if me.rounds is None else me.rounds.last()
+    text = hello_text(me.roster.job(context.run_id), context.node_id, me.id, run_config, last, nonce)
+    return msgspec.msgpack.encode(Hello(me.id, me.roster.digest, run_config, last, sign(me.signing_key, text)))
 
 
 def _step(me: Identity, context: Context, message: Message, request: bytes, train: Train) -> bytes:
     """Take one step. The state is stored before the reply leaves, and no other message is answered meanwhile."""
     member = me.member(context.run_id)
     asked = read_request(request)
+    if me.rounds is not None and isinstance(asked, Opening):
+        me.rounds.check(asked.terms.round)
     given: TrainInput | None = None
     if asked.asks_update:
         given = received_input(message)
@@ -105,6 +108,8 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
 
         answer = respond(member, kept.state, request, model=model, contribution=update_words, entropy=os.urandom(32))
         desk.write(Kept(answer.state, model))
+        if me.rounds is not None and isinstance(asked, Opening) and asked.begins_round and not answer.refusal:
+            me.rounds.spend(asked.terms.round)
     if answer.refusal:
         _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)
     return answer.reply

@@ -30,6 +30,7 @@ class NodeRegistry:
         self._job = job
         self._clients: dict[int, ClientId] = {}
         self._run_configs: dict[int, bytes] = {}
+        self._last: dict[ClientId, int] = {}
         self._calls = 0
         self._refusals: dict[int, int] = {}
         self._again: dict[int, int] = {}
@@ -57,6 +58,16 @@ class NodeRegistry:
         counted = Counter(self._run_configs[node] for node in self._clients)
         return counted.most_common(1)[0][0] if counted else run_config_digest({})
 
+    def next_round(self, following: int, *, malicious: int) -> int:
+        """Return the number of the next round: `following`, or later if clients have answered later ones in other runs.
+
+        Up to `malicious` clients may lie about it, to make the others refuse. So the largest claims, as many, do not
+        count; an honest client that is ahead of the others refuses until they have caught up.
+        """
+        claims = sorted(self._last.values(), reverse=True)
+        sure = claims[min(malicious, len(claims) - 1)] if claims else -1
+        return max(following, self._roster.first_round, sure + 1)
+
     def _ask(self, nodes: list[int], deadline: float) -> None:
         nonces = {node: os.urandom(32) for node in nodes}
         contents = {node: request_content(ConfigRecord({"hello": nonce})) for node, nonce in nonces.items()}
@@ -71,6 +82,7 @@ class NodeRegistry:
             else:
                 self.strangers.pop(node, None)
                 self._clients[node], self._run_configs[node] = hello.client, hello.run_config
+                self._last[hello.client] = hello.last
                 _log.log(INFO, "f2ed: node %s is client %s", node, hello.client)
                 heard.add(hello.client)
                 # Once every client has just answered, nobody waits for a dead or unknown node. It is not enough that
@@ -94,7 +106,7 @@ class NodeRegistry:
             raise PeerError(f"it claims to be client {hello.client}, which is not on the roster")
         if hello.roster != self._roster.digest:
             raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
-        verify(key, hello_text(self._job, node, hello.client, hello.run_config, nonce), hello.signature)
+        verify(key, hello_text(self._job, node, hello.client, hello.run_config, hello.last, nonce), hello.signature)
         return hello
 
 

@@ -33,7 +33,10 @@ class RoundLeader(NamedTuple):
     def lead(
         self, progress: Progress, train_config: ConfigRecord, deadlines: Deadlines
     ) -> tuple[ArrayRecord, RoundOutcome]:
-        """Lead the round after those that are finished; return the model after it, and what happened."""
+        """Lead the round after those that are finished; return the model after it, and what happened.
+
+        The protocol numbers rounds over all runs of the federation, so its number may be larger than the run's.
+        """
         round_ = progress.round
         began = time.monotonic()
         config = ConfigRecord({"server-round": round_ + 1, **train_config})
@@ -47,8 +50,9 @@ class RoundLeader(NamedTuple):
             config=config,
             deadlines=deadlines,
         )
-        assignment = self.settings.roster.assignment(round_)
-        task = self.settings.task(self.job, round_, model=exchange.model, coordinates=self.coordinates)
+        number = self.registry.next_round(progress.following, malicious=self.settings.malicious)
+        assignment = self.settings.roster.assignment(number)
+        task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.coordinates)
         # With several steps in lockstep, a slow shard would delay the others.
         modes = {task.protocol.mode_for(len(shard)) for shard in assignment.shards}
         independent = any(scheme_of(mode).several_steps for mode in modes)

@@ -147,7 +147,13 @@ class F2ed:
             arrays, outcome = leader.lead(progress, train_config or ConfigRecord(), self._deadlines)
             record = journal.describe(outcome)
             progress = Progress(
-                progress.round + 1, arrays, progress.seed, outcome.result.state, journal.history, record
+                round=progress.round + 1,
+                arrays=arrays,
+                seed=progress.seed,
+                step=outcome.result.state,
+                history=journal.history,
+                record=record,
+                following=outcome.audit.round + 1,
             )
             self._publish(progress, journal, evaluate_fn, result)
         return result

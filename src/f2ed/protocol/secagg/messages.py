@@ -60,6 +60,9 @@ class Request(Message, frozen=True):
 class Opening(Request, frozen=True):
     """A request that states terms; those without terms continue a round that the client has begun."""
 
+    begins_round: ClassVar[bool] = True
+    """Whether an answer uses up the round."""
+
     terms: Terms
 
 
@@ -96,6 +99,8 @@ class Refused(Message, frozen=True, tag="refused"):
 @final
 class AskKey(Opening, frozen=True, tag="ask-key"):
     """Once per epoch, in schemes that keep keys."""
+
+    begins_round: ClassVar[bool] = False
 
 
 @final

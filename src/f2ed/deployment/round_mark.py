@@ -1,0 +1,65 @@
+"""The last round that a node answered, over all runs of a federation: rounds only go forward, by bounded steps.
+
+The shards of a round follow from its number. A server that could choose the number would choose the shards, and a new
+run would make old rounds valid again.
+"""
+
+from pathlib import Path
+from typing import Annotated, final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.files import locked
+
+__all__ = ["RoundMark"]
+
+
+@final
+class _Mark(msgspec.Struct, frozen=True):
+    round: Annotated[int, msgspec.Meta(ge=0)]
+
+
+@final
+class RoundMark(msgspec.Struct, frozen=True):
+    """The file that records the last round, and what the roster allows after it."""
+
+    path: Path
+    first: int
+    """The first round that the roster allows."""
+    skip: int
+    """The largest step from one round to the next."""
+
+    def last(self) -> int:
+        """Return the last round that was answered, or -1."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_Mark).round
+        except FileNotFoundError:
+            return -1
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(
+                f"the last round in {self.path} cannot be read ({error}); restore it, or write the number of the last "
+                'round into it, as in {"round": 41}'
+            ) from None
+
+    def check(self, round_: int) -> None:
+        """Refuse a round that is not after the last one, or too far after it."""
+        last = self.last()
+        if round_ <= last:
+            raise Refusal(
+                f"round {round_} is not after round {last}, the last one that this node answered in any run; a round is "
+                "never begun twice"
+            )
+        if round_ < self.first:
+            raise Refusal(f"round {round_} is before round {self.first}, the first one that the roster was signed for")
+        if round_ > (latest := max(last, self.first - 1) + self.skip):
+            raise Refusal(
+                f"round {round_} is beyond round {latest}, the latest one that the roster allows after round {last}; "
+                "if this node was away or is new, the authority signs the roster with a later --first-round"
+            )
+
+    def spend(self, round_: int) -> None:
+        """Record a round before its reply leaves, or refuse it."""
+        with locked(self.path, remedy="name another folder with f2ed-state in the node config") as lock:
+            self.check(round_)
+            lock.write(self.path, msgspec.json.encode(_Mark(round_)))
