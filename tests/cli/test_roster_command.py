@@ -62,13 +62,14 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
     second = read_roster(begun / "roster.json")
     changed = msgspec.structs.replace(first, serial=2, key_rounds=8, signature=second.signature)
     assert second == changed
+    assert (second.skip, second.first_round) == (14, 0)
     assert "  key_rounds: 7 → 8\n" in said
     assert [line for line in said.splitlines() if line.startswith("  ")] == ["  key_rounds: 7 → 8"]
     remove(begun / "roster.json", ["clinic_0"])
     key(begun / "new.key")
     add(begun / "roster.json", [begun / "new.pub"])
     capsys.readouterr()
-    close(begun, every=0, mode="auto", colluders=1)
+    close(begun, every=0, mode="auto", colluders=1, first_round=41, skip=5)
     said = capsys.readouterr().out
     third = read_roster(begun / "roster.json")
     assert third.schedule == Fixed()
@@ -78,6 +79,8 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
         "  schedule: batches 2 3 → fixed",
         "  mode: dropout-tolerant → all-or-nothing",
         "  colluders: 2 → 1",
+        "  first_round: 0 → 41",
+        "  skip: 14 → 5",
         "  Shards are assigned anew.",
     ):
         assert line in said.splitlines()
@@ -117,7 +120,7 @@ def test_a_roster_of_the_older_format_is_refused_until_it_is_signed_again(begun,
     path = begun / "roster.json"
     close(begun, shards=2)
     old = json.loads(path.read_bytes())
-    for name in ("format", "gone", "mode", "colluders", "key_rounds"):
+    for name in ("format", "gone", "mode", "colluders", "key_rounds", "first_round", "skip"):
         del old[name]
     for entry in old["clients"]:
         del entry["since"]

@@ -16,6 +16,7 @@ ERRORS = {"Refusal", "ConfigError", "PeerError"}
 OF_A_NODE = [
     "deployment/array_header.py",
     "deployment/identity.py",
+    "deployment/round_mark.py",
     "deployment/state_store.py",
     "deployment/train_input.py",
     "flower/arrays.py",
