@@ -47,8 +47,8 @@ class RoundMark(msgspec.Struct, frozen=True):
         last = self.last()
         if round_ <= last:
             raise Refusal(
-                f"round {round_} is not after round {last}, the last one that this node answered in any run; a round is "
-                "never begun twice"
+                f"round {round_} is not after round {last}, the last one that this node answered in any run; a round "
+                "is never begun twice"
             )
         if round_ < self.first:
             raise Refusal(f"round {round_} is before round {self.first}, the first one that the roster was signed for")
