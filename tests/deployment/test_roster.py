@@ -53,11 +53,18 @@ def test_the_key_epoch_follows_from_the_round():
     assert [resharded.key_epoch(turn) for turn in (0, 4, 5, 12)] == [0, 0, 1, 2]
 
 
+@pytest.mark.parametrize("settings", [{"key_rounds": 0}, {"skip": 0}, {"first_round": -1}])
+def test_numbers_that_no_node_could_follow_are_not_signed(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        roster(6, **settings)
+
+
 def test_the_digest_covers_every_setting():
     same = {"seed": bytes(32), "min_crowd": 3, "shards": 1}
     authority = os.urandom(32)
     entries = tuple(Entry(client, f"c{client}", public_key(bytes([client]) * 32)) for client in range(12))
     draft = Roster(name="clinics", authority=public_key(authority), clients=entries)
-    changes = [{}, {"mode": "all-or-nothing"}, {"colluders": 2}, {"key_rounds": 7}, {"min_crowd": 4}]
+    changes = [{}, {"mode": "all-or-nothing"}, {"colluders": 2}, {"key_rounds": 7}, {"min_crowd": 4}, {"skip": 7}]
+    changes += [{"first_round": 3}]
     digests = {signed(draft, authority, **same | change).digest for change in changes}
     assert len(digests) == len(changes)

@@ -177,6 +177,14 @@ def signed(
         raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
     if len(seed) != KEY_BYTES:
         raise ConfigError(f"a seed of {len(seed)} bytes; draw {KEY_BYTES} from os.urandom")
+    largest_step = 2 * key_rounds if skip is None else skip
+    for name, given, least in (
+        ("key_rounds", key_rounds, 1),
+        ("first_round", first_round, 0),
+        ("skip", largest_step, 1),
+    ):
+        if given < least:
+            raise ConfigError(f"{name} of {given}; it must be {least} or more")
     serial, replace = draft.serial + 1, msgspec.structs.replace
     clients = sorted(draft.clients, key=lambda entry: entry.id)
     outline = replace(
@@ -189,7 +197,7 @@ def signed(
         schedule=schedule,
         key_rounds=key_rounds,
         first_round=first_round,
-        skip=2 * key_rounds if skip is None else skip,
+        skip=largest_step,
         seed=seed,
         signature=b"",
     )
