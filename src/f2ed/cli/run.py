@@ -172,18 +172,18 @@ def _conclude(summary: Summary, folder: Path, where: Path | None, console: Conso
     table = Table(box=box.SIMPLE_HEAD)
     axes = list(dict.fromkeys(axis for result in summary.results for axis in result.arm))
     for axis in axes or ["run"]:
-        table.add_column(axis)
-    for column in ("accuracy", "lost", "attack success", "weight on contaminated shards"):
+        table.add_column(axis, no_wrap=True)
+    for column in ("accuracy", "points\nlost", "attack\nsuccess", "weight on\ncontaminated\nshards"):
         table.add_column(column, justify="right")
     for result in summary.results:
         names = [result.arm.get(axis, "") for axis in axes] or [result.name]
-        lost = "" if result.lost is None else f"{round(result.lost, 1) + 0.0:.1f} points"
+        lost = "" if result.lost is None else f"{round(result.lost, 1) + 0.0:.1f}"
         success = "" if result.success is None else f"{100 * result.success:.1f} %"
         weight = "" if result.contaminated_weight is None else f"{100 * result.contaminated_weight:.1f} %"
         table.add_row(*names, f"{100 * result.accuracy:.1f} %", lost, success, weight)
     console.print(table)
     legend = (
-        "lost: points of accuracy, against the same run without an attack; weight on contaminated shards: those with a "
+        "points lost: of accuracy, against the same run without an attack; contaminated shards: those with a "
         f"malicious client, over the last {LATE_ROUNDS} rounds\n"
     )
     console.print(legend, style="dim", soft_wrap=True)
