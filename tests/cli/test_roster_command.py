@@ -81,7 +81,7 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
         "  colluders: 2 → 1",
         "  first_round: 0 → 41",
         "  skip: 14 → 5",
-        "  Shards are assigned anew.",
+        "  Shards are reassigned.",
     ):
         assert line in said.splitlines()
     verify(begun / "roster.json", authority=begun / "authority.pub")

@@ -205,7 +205,7 @@ def _changes(before: Roster, after: Roster) -> Iterator[str]:
         elif old != new:
             yield f"  {name}: {_shown(old)} → {_shown(new)}"
     if before.serial and before.seed != after.seed:
-        yield "  Shards are assigned anew."
+        yield "  Shards are reassigned."
 
 
 def _shown(value: object) -> str:

@@ -99,8 +99,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                     raise ValueError(f"the {what} {shown} is on the roster twice; every client needs its own")
                 if value in left:
                     raise ValueError(
-                        f"the {what} {shown} belongs to a client that left, and is never used again; whoever comes "
-                        "back needs a new name and a new key"
+                        f"the {what} {shown} belongs to a client that left, and is never used again; a client that "
+                        "returns needs a new name and a new key"
                     )
                 seen.add(value)
 
