@@ -29,7 +29,7 @@ def contribution(update: Update, client: ClientId, *, key: bytes) -> Contributio
 
 
 def check_length(terms: Terms, coordinates: int) -> None:
-    """Raise `ConfigError` for terms under which an update of this many coordinates cannot be encoded, whatever it is."""
+    """Raise `ConfigError` for terms under which an update of this many coordinates cannot be encoded."""
     encoding = agreed_encoding(terms, coordinates)
     encoding.ring_for(len(terms.members))
     if terms.length != (takes := encoding.length(coordinates)):
