@@ -16,6 +16,7 @@ from f2ed.core.files import write_atomic
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.primitives.crypto import KEY_BYTES, digest, public_key, sign, verify
 from f2ed.protocol.secagg import MIN_CROWD, Agreed, MaskedMode, ModeChoice, choose_mode
+from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule
 
 __all__ = ["KEY_ROUNDS", "Entry", "Gone", "Roster", "check_signature", "read_roster", "signed", "write_roster"]
@@ -73,7 +74,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_crowd: Annotated[int, Meta(ge=1)] = 1
     """Minimum number of clients in a sum that may be opened."""
     schedule: Schedule = Fixed()
-    mode: MaskedMode = "all-or-nothing"
+    mode: MaskedMode = AllOrNothing.mode
     """The scheme of all shards."""
     colluders: Annotated[int, Meta(ge=0)] = 0
     """How many members of a shard may collude with the server."""
