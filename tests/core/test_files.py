@@ -3,12 +3,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import pytest
 
 from f2ed.core import files
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import append, locked, write_atomic
+from f2ed.core.files import StoredValue, append, locked, write_atomic
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_else(tmp_path):
@@ -208,3 +210,46 @@ def test_files_work_on_systems_without_fcntl(tmp_path, monkeypatch):
     with locked(tmp_path / "a", wait=0, remedy=""):
         write_atomic(tmp_path / "a", b"1")
     assert (tmp_path / "a").read_bytes() == b"1"
+
+
+class Count(msgspec.Struct, frozen=True):
+    value: Annotated[int, msgspec.Meta(ge=0)]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return StoredValue(tmp_path / "a.count", Count, "the count", repair="restore it", remedy="name another folder")
+
+
+def test_a_stored_value_is_read_and_replaced_under_its_lock(stored):
+    assert stored.read() is None
+    for before in (None, Count(1), Count(2)):
+        with stored.hold() as held:
+            assert held.before == before
+            held.write(Count(1 if before is None else before.value + 1))
+    assert stored.read() == Count(3)
+    assert (stored.path.parent / "a.lock").exists()
+
+
+def test_a_stored_value_has_one_writer_at_a_time(stored):
+    def add():
+        for _ in range(20):
+            with stored.hold() as held:
+                held.write(Count(1 if held.before is None else held.before.value + 1))
+
+    workers = [threading.Thread(target=add) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert stored.read() == Count(80)
+    with stored.hold(), pytest.raises(ConfigError, match="another process is using"), stored.hold(wait=0):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"value": -1}', b"\xff"])
+def test_a_damaged_stored_value_is_refused_and_left_alone(stored, content):
+    stored.path.write_bytes(content)
+    with pytest.raises(ConfigError, match="the count in .* cannot be read .*; restore it"), stored.hold():
+        pass
+    assert stored.path.read_bytes() == content

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar, final
+
+import msgspec
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["Lock", "append", "locked", "write_atomic"]
+__all__ = ["Held", "Lock", "StoredValue", "append", "locked", "write_atomic"]
 
 _POLL_SECONDS = 0.25
+
+Value = TypeVar("Value")
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -92,6 +96,51 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lo
         yield Lock(lock, held)
     finally:
         os.close(held)
+
+
+@final
+class StoredValue(msgspec.Struct, Generic[Value], frozen=True):
+    """A small value in a file as JSON, with one writer at a time; a damaged file is refused, not replaced.
+
+    Values of one stem share a lock: do not hold two of them at once.
+    """
+
+    path: Path
+    kind: type[Value]
+    what: str
+    """Names the value in errors, as in "the last round"."""
+    repair: str
+    """What to do with a damaged file."""
+    remedy: str
+    """As in `locked`."""
+
+    def read(self) -> Value | None:
+        """Return the value, or None if there is none."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=self.kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.what} in {self.path} cannot be read ({error}); {self.repair}") from None
+
+    @contextmanager
+    def hold(self, *, wait: float | None = None) -> "Iterator[Held[Value]]":
+        """Lock the value, read it, and allow replacing it until the end of the block."""
+        with locked(self.path, remedy=self.remedy, wait=wait) as lock:
+            yield Held(self, lock, self.read())
+
+
+class Held(NamedTuple, Generic[Value]):
+    """A stored value while nobody else may write it."""
+
+    place: StoredValue[Value]
+    lock: Lock
+    before: Value | None
+    """The value when the lock was taken."""
+
+    def write(self, value: Value) -> None:
+        """Replace the value; it counts once this returns, and then survives a crash."""
+        self.lock.write(self.place.path, msgspec.json.encode(value))
 
 
 def _write_through(handle: int, data: bytes) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, final
 
 import msgspec
 
-from f2ed.core.errors import ConfigError, Refusal
-from f2ed.core.files import locked
+from f2ed.core.errors import Refusal
+from f2ed.core.files import StoredValue
 
 __all__ = ["RoundMark"]
 
@@ -32,19 +32,29 @@ class RoundMark(msgspec.Struct, frozen=True):
 
     def last(self) -> int:
         """Return the last round that was answered, or -1."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_Mark).round
-        except FileNotFoundError:
-            return -1
-        except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(
-                f"the last round in {self.path} cannot be read ({error}); restore it, or write the number of the last "
-                'round into it, as in {"round": 41}'
-            ) from None
+        return _number(self._stored.read())
+
+    @property
+    def _stored(self) -> StoredValue[_Mark]:
+        return StoredValue(
+            self.path,
+            _Mark,
+            "the last round",
+            repair='restore it, or write the number of the last round into it, as in {"round": 41}',
+            remedy="name another folder with f2ed-state in the node config",
+        )
 
     def check(self, round_: int) -> None:
         """Refuse a round that is not after the last one, or too far after it."""
-        last = self.last()
+        self._check(round_, self.last())
+
+    def spend(self, round_: int) -> None:
+        """Record a round before its reply leaves, or refuse it."""
+        with self._stored.hold() as held:
+            self._check(round_, _number(held.before))
+            held.write(_Mark(round_))
+
+    def _check(self, round_: int, last: int) -> None:
         if round_ <= last:
             raise Refusal(
                 f"round {round_} is not after round {last}, the last one that this node answered in any run; a round "
@@ -58,8 +68,6 @@ class RoundMark(msgspec.Struct, frozen=True):
                 "if this node was away or is new, the authority signs the roster with a later --first-round"
             )
 
-    def spend(self, round_: int) -> None:
-        """Record a round before its reply leaves, or refuse it."""
-        with locked(self.path, remedy="name another folder with f2ed-state in the node config") as lock:
-            self.check(round_)
-            lock.write(self.path, msgspec.json.encode(_Mark(round_)))
+
+def _number(mark: _Mark | None) -> int:
+    return -1 if mark is None else mark.round

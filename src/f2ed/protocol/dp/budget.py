@@ -11,8 +11,8 @@ from typing import Annotated, final
 
 import msgspec
 
-from f2ed.core.errors import ConfigError, Refusal
-from f2ed.core.files import locked
+from f2ed.core.errors import Refusal
+from f2ed.core.files import StoredValue
 from f2ed.protocol.dp.accountant import dp_epsilon
 
 __all__ = ["Budget"]
@@ -34,22 +34,32 @@ class Budget(msgspec.Struct, frozen=True):
 
     def check(self, cost: float | None) -> None:
         """Refuse a cost, in zCDP rho, that the budget does not cover; None means that there is no bound."""
-        self._after(cost)
+        self._after(cost, self._stored.read())
 
     def pay(self, cost: float | None) -> float:
         """Record the cost, or refuse it; return the total epsilon."""
-        with locked(self.path, remedy="name another ledger with f2ed-ledger in the node config") as lock:
-            rho, total = self._after(cost)
-            lock.write(self.path, msgspec.json.encode(_Spent(rho)))
+        with self._stored.hold() as held:
+            rho, total = self._after(cost, held.before)
+            held.write(_Spent(rho))
         return total
 
-    def _after(self, cost: float | None) -> tuple[float, float]:
+    @property
+    def _stored(self) -> StoredValue[_Spent]:
+        return StoredValue(
+            self.path,
+            _Spent,
+            "the ledger of this node's privacy",
+            repair="restore it, or name another with f2ed-ledger, and a smaller f2ed-dp-epsilon",
+            remedy="name another ledger with f2ed-ledger in the node config",
+        )
+
+    def _after(self, cost: float | None, spent: _Spent | None) -> tuple[float, float]:
         if cost is None:
             raise Refusal(
                 f"the terms state no noise; this node has a budget of epsilon {self.dp_epsilon:g} and sends nothing "
                 "without noise"
             )
-        rho = self._spent() + cost
+        rho = cost + (0.0 if spent is None else spent.rho)
         total = dp_epsilon(rho, self.delta)
         if not total <= self.dp_epsilon:
             raise Refusal(
@@ -57,14 +67,3 @@ class Budget(msgspec.Struct, frozen=True):
                 f"{self.dp_epsilon:g}"
             )
         return rho, total
-
-    def _spent(self) -> float:
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_Spent).rho
-        except FileNotFoundError:
-            return 0.0
-        except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(
-                f"the ledger of this node's privacy {self.path} cannot be read ({error}); restore it, or name another "
-                "with f2ed-ledger, and a smaller f2ed-dp-epsilon"
-            ) from None
