@@ -250,6 +250,6 @@ def test_a_stored_value_has_one_writer_at_a_time(stored):
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"value": -1}', b"\xff"])
 def test_a_damaged_stored_value_is_refused_and_left_alone(stored, content):
     stored.path.write_bytes(content)
-    with pytest.raises(ConfigError, match="the count in .* cannot be read .*; restore it"), stored.hold():
+    with pytest.raises(ConfigError, match=r"the count in .* cannot be read .*; restore it"), stored.hold():
         pass
     assert stored.path.read_bytes() == content
