@@ -60,7 +60,7 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
     close(begun, key_rounds=8)
     said = capsys.readouterr().out
     second = read_roster(begun / "roster.json")
-    changed = msgspec.structs.replace(first, serial=2, key_rounds=8, signature=second.signature)
+    changed = msgspec.structs.replace(first, serial=2, key_rounds=8, previous=first.digest, signature=second.signature)
     assert second == changed
     assert (second.skip, second.first_round) == (14, 0)
     assert "  key_rounds: 7 → 8\n" in said
@@ -120,10 +120,9 @@ def test_a_roster_of_the_older_format_is_refused_until_it_is_signed_again(begun,
     path = begun / "roster.json"
     close(begun, shards=2)
     old = json.loads(path.read_bytes())
-    for name in ("format", "gone", "mode", "colluders", "key_rounds", "first_round", "skip"):
-        del old[name]
-    for entry in old["clients"]:
-        del entry["since"]
+    kept = ("name", "authority", "serial", "shards", "min_crowd", "schedule", "seed", "signature")
+    clients = [{name: entry[name] for name in ("id", "name", "key")} for entry in old["clients"]]
+    old = {name: old[name] for name in kept} | {"clients": clients}
     path.write_text(json.dumps(old))
     with pytest.raises(ConfigError, match=r"an older format.*f2ed roster sign"):
         verify(path, authority=begun / "authority.pub")
@@ -133,6 +132,47 @@ def test_a_roster_of_the_older_format_is_refused_until_it_is_signed_again(begun,
     assert (roster.serial, roster.mode, roster.colluders, roster.key_rounds) == (2, "all-or-nothing", 1, 50)
     assert {entry.since for entry in roster.clients} == {1}
     assert "+ client" not in capsys.readouterr().out.partition("serial 1.")[2]
+
+
+def test_a_roster_of_the_second_format_keeps_its_settings_when_it_is_signed_again(begun):
+    path = begun / "roster.json"
+    close(begun, shards=2, mode="dropout-tolerant", min_crowd=3, key_rounds=7)
+    old = json.loads(path.read_bytes())
+    for name in set(old) - {
+        *("name", "authority", "serial", "clients", "gone", "shards", "min_crowd", "schedule", "mode", "colluders"),
+        *("key_rounds", "first_round", "skip", "seed", "signature"),
+    }:
+        del old[name]
+    for entry in old["clients"]:
+        del entry["weight"]
+    path.write_text(json.dumps(old | {"format": 2}))
+    with pytest.raises(ConfigError, match=r"an older format \(2; this is 3\).*f2ed roster sign"):
+        verify(path, authority=begun / "authority.pub")
+    close(begun)
+    verify(path, authority=begun / "authority.pub")
+    roster = read_roster(path)
+    assert (roster.serial, roster.mode, roster.key_rounds, roster.previous) == (2, "dropout-tolerant", 7, b"")
+
+
+def test_each_serial_names_the_one_before_also_through_a_draft(begun):
+    path = begun / "roster.json"
+    close(begun, shards=2)
+    first = read_roster(path)
+    close(begun, key_rounds=9)
+    second = read_roster(path)
+    remove(path, ["clinic_3"])
+    remove(path, ["clinic_4"])
+    close(begun, shards=1)
+    third = read_roster(path)
+    assert [first.previous, second.previous, third.previous] == [b"", first.digest, second.digest]
+
+
+def test_a_roster_that_was_edited_after_it_was_signed_is_not_signed_again(begun):
+    path = begun / "roster.json"
+    close(begun, shards=2)
+    path.write_text(path.read_text().replace('"key_rounds": 50', '"key_rounds": 51'))
+    with pytest.raises(ConfigError, match="was changed after it was signed"):
+        close(begun)
 
 
 def test_a_draft_does_not_verify(begun):

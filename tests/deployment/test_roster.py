@@ -2,10 +2,11 @@
 
 import os
 
+import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.roster import Entry, Roster, signed
+from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
 from f2ed.protocol.secagg import Agreed, public_key
 from f2ed.protocol.sharding import EveryKRounds
 
@@ -68,3 +69,17 @@ def test_the_digest_covers_every_setting():
     changes += [{"first_round": 3}]
     digests = {signed(draft, authority, **same | change).digest for change in changes}
     assert len(digests) == len(changes)
+
+
+def test_another_spelling_of_the_same_roster_has_the_same_digest(tmp_path):
+    made = roster(6)
+    (tmp_path / "one.json").write_bytes(msgspec.json.encode(made, order="sorted"))
+    write_roster(tmp_path / "other.json", made)
+    assert read_roster(tmp_path / "one.json") == read_roster(tmp_path / "other.json")
+    check_signature(read_roster(tmp_path / "one.json"), made.authority)
+
+
+def test_an_unknown_field_is_refused(tmp_path):
+    (tmp_path / "roster.json").write_bytes(msgspec.json.encode(msgspec.to_builtins(roster(6)) | {"more": 1}))
+    with pytest.raises(ConfigError, match="unknown field `more`"):
+        read_roster(tmp_path / "roster.json")

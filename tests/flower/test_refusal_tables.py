@@ -79,7 +79,7 @@ def test_nothing_is_quoted_that_nobody_says(fragment):
     files = [
         CODE / "core" / "files.py",
         *(CODE / "flower").glob("*.py"),
-        *(CODE / "deployment").glob("*.py"),
+        *(CODE / "deployment").glob("**/*.py"),
         CODE / "protocol" / "aggregation" / "contribution.py",
         CODE / "protocol" / "aggregation" / "step.py",
     ]

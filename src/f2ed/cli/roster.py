@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, write_pair
-from f2ed.deployment.roster import Entry, Gone, Roster, check_signature, read_roster, signed, write_roster
+from f2ed.deployment.roster import Entry, Gone, Roster, check_signature, read_roster, revised, signed, write_roster
 from f2ed.guarantees import plan_shards
 from f2ed.protocol.secagg import ModeChoice
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule
@@ -222,11 +222,7 @@ def _schedule(every: int | None, batches: int | None) -> Schedule | None:
 
 def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequence[Gone] = ()) -> None:
     """Write a draft with other clients; its settings stay for the next signing, its seed does not."""
-    try:
-        changed = msgspec.structs.replace(draft, clients=clients, gone=(*draft.gone, *gone), seed=b"", signature=b"")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    write_roster(path, changed)
+    write_roster(path, revised(draft, clients=clients, gone=(*draft.gone, *gone), seed=b""))
 
 
 def _print(*lines: str) -> None:

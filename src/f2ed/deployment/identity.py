@@ -108,6 +108,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeC
         name="test",
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
+        accepted=("test",),
     )
     return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))
 

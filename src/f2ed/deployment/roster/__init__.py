@@ -1,0 +1,37 @@
+"""The signed roster: everything about a federation that the server must not choose."""
+
+from f2ed.deployment.roster.files import read_roster, write_roster
+from f2ed.deployment.roster.parts import (
+    Agreement,
+    App,
+    Draw,
+    Entry,
+    Gone,
+    Group,
+    Risk,
+    Setting,
+    SignedEncoding,
+    TrainingRules,
+)
+from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
+from f2ed.deployment.roster.signing import check_signature, signed
+
+__all__ = [
+    "KEY_ROUNDS",
+    "Agreement",
+    "App",
+    "Draw",
+    "Entry",
+    "Gone",
+    "Group",
+    "Risk",
+    "Roster",
+    "Setting",
+    "SignedEncoding",
+    "TrainingRules",
+    "check_signature",
+    "read_roster",
+    "revised",
+    "signed",
+    "write_roster",
+]

@@ -1,0 +1,171 @@
+"""The roster: the clients, their Ed25519 keys, and how they are sharded and masked; created outside the server.
+
+An authority that is not the server collects the public keys, closes the list, draws the seed of the shard assignment
+and signs all of it. A node trusts the file because it knows the authority's public key; the server only reads it.
+"""
+
+from functools import cached_property
+from typing import Annotated, Any, final
+
+import msgspec
+from msgspec import Meta
+
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.roster.parts import (
+    Agreement,
+    App,
+    Draw,
+    Entry,
+    Gone,
+    Group,
+    Key,
+    Name,
+    Risk,
+    Serial,
+    SignedEncoding,
+    TrainingRules,
+    Weight,
+)
+from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.primitives.crypto import digest
+from f2ed.protocol.secagg import MIN_CROWD, Agreed, MaskedMode
+from f2ed.protocol.secagg.schemes import AllOrNothing
+from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule
+
+__all__ = ["FORMAT", "KEY_ROUNDS", "Roster", "revised"]
+
+FORMAT = 3
+KEY_ROUNDS = 50
+"""How long keys of fixed shards last, unless the authority says otherwise."""
+
+
+@final
+class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """Everything about a federation that the server must not choose. A draft has no signature."""
+
+    name: Name
+    authority: Key
+    """The public key of the authority that signs."""
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)] = FORMAT
+    serial: Serial = 0
+    """Counts the signings."""
+    previous: bytes = b""
+    """The digest of the serial before; empty in the first."""
+    expires: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
+    """The last day, in UTC, on which nodes follow this serial, as in 2031-12-31; empty for no end."""
+    clients: tuple[Entry, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    """Everybody who was ever on the list and left."""
+    shards: Annotated[int, Meta(ge=0)] = 0
+    min_crowd: Annotated[int, Meta(ge=1)] = 1
+    """Minimum number of clients in a sum that may be opened."""
+    schedule: Schedule = Fixed()
+    mode: MaskedMode = AllOrNothing.mode
+    """The scheme of all shards."""
+    colluders: Annotated[int, Meta(ge=0)] = 0
+    """How many members of a shard may collude with the server."""
+    key_rounds: Annotated[int, Meta(ge=1)] = KEY_ROUNDS
+    """How many rounds the keys of fixed shards last, in schemes that keep keys."""
+    first_round: Annotated[int, Meta(ge=0)] = 0
+    """The first round under this serial, at the latest; rounds count over all runs."""
+    skip: Annotated[int, Meta(ge=1)] = 2 * KEY_ROUNDS
+    """The largest step from the last round that a node answered to the next one."""
+    weight_cap: Weight = 1
+    """The largest weight that a client may have."""
+    encoding: SignedEncoding = SignedEncoding()
+    noise_multiplier: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Standard deviation of the noise in a shard's sum, as a multiple of the clip norm; 0 for none."""
+    groups: tuple[Group, ...] = ()
+    history: tuple[Group, ...] = ()
+    """All groups that ever were and are no more."""
+    draw: Draw = Draw()
+    apps: tuple[App, ...] = ()
+    """The apps that nodes may run."""
+    training: TrainingRules = TrainingRules()
+    agreement: Agreement = "x25519+mlkem768"
+    server: bytes = b""
+    """The public Ed25519 key that signs the server's log; empty without one."""
+    accepted: tuple[Risk, ...] = ()
+    """The risks that this roster takes."""
+    seed: bytes = b""
+    """Of the shard assignment: drawn when the list is closed, so nobody can choose an id or a key for its shard."""
+    signature: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Refuse duplicate ids, names and keys, and those of clients that left."""
+        for what in ("id", "name", "key"):
+            left = {getattr(entry, what) for entry in self.gone}
+            seen: set[object] = set()
+            for entry in self.clients:
+                value = getattr(entry, what)
+                shown = value.hex() if isinstance(value, bytes) else value
+                if value in seen:
+                    raise ValueError(f"the {what} {shown} is on the roster twice; every client needs its own")
+                if value in left:
+                    raise ValueError(
+                        f"the {what} {shown} belongs to a client that left, and is never used again; a client that "
+                        "returns needs a new name and a new key"
+                    )
+                seen.add(value)
+
+    @cached_property
+    def keys(self) -> dict[ClientId, bytes]:
+        """Every client's public key."""
+        return {entry.id: entry.key for entry in self.clients}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the signature: two parties with the same digest hold the same roster."""
+        return digest(b"f2ed signed roster 3", _text(self))
+
+    def assignment(self, round_: int) -> Assignment:
+        """Return the shards of a round; every party computes the same."""
+        return self.schedule.assign(
+            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, min_size=max(1, self.min_crowd)
+        )
+
+    @property
+    def smallest_shard(self) -> int:
+        """The number of members of the smallest shard."""
+        return self.schedule.min_shard_size(len(self.clients), self.shards)
+
+    def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
+        """Return the members of a client's shard."""
+        plan = self.assignment(round_)
+        return plan.shards[plan.shard_of(client)]
+
+    @property
+    def protocol(self) -> Protocol:
+        """How the shards are kept secret."""
+        return Protocol(mode=self.mode, colluders=self.colluders, min_crowd=max(MIN_CROWD, self.min_crowd))
+
+    def key_epoch(self, round_: int) -> int:
+        """Return the epoch of a round's keys: of the assignment, or of `key_rounds` where that stays."""
+        return round_ // self.key_rounds if isinstance(self.schedule, Fixed) else self.schedule(round_)
+
+    def agreed(self, round_: int, members: int) -> Agreed:
+        """Return what the terms of a round must say in a shard of this size."""
+        quorum = self.protocol.quorum_for(self.mode, members)
+        return Agreed(self.mode, self.colluders, quorum.threshold, quorum.min_crowd, self.key_epoch(round_))
+
+    @property
+    def lineage(self) -> str:
+        """The same for all serials of a federation, in hexadecimal: its name and its authority."""
+        return digest(b"f2ed lineage 1", self.name.encode(), self.authority).hex()[:32]
+
+    def job(self, run: int) -> str:
+        """Return the name of a run under this roster, the same on both sides."""
+        return f"{self.name}.{self.serial}/{run}"
+
+
+def revised(roster: Roster, **changes: Any) -> Roster:
+    """Return a draft of the next serial with these changes; it names the signed roster that it follows."""
+    previous = roster.digest if roster.signature else roster.previous
+    try:
+        return msgspec.structs.replace(roster, previous=previous, signature=b"", **changes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _text(roster: Roster) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(roster, signature=b""), order="sorted")
