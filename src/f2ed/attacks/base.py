@@ -20,6 +20,7 @@ from f2ed.attacks._common.scene import Scene, survey
 from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.view import AttackerView, Knowledge
 from f2ed.core.arrays import Array, as_matrix, namespace
+from f2ed.core.settings import Settings
 
 __all__ = ["Attack", "Family", "Positive", "Variant"]
 
@@ -29,7 +30,7 @@ Variant = Literal["original", "released"]
 """As originally published, or as in the code released with the F2ED-Learning paper."""
 
 
-class Attack(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+class Attack(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
     """What the malicious clients of a simulation do: a frozen value whose fields are its settings."""
 
     title: ClassVar[str]

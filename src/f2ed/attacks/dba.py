@@ -14,6 +14,7 @@ from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.triggers import Bars, Box
 from f2ed.attacks.base import Variant
 from f2ed.core.arrays import Array, like, namespace
+from f2ed.core.errors import SettingError
 
 __all__ = ["DBA"]
 
@@ -39,9 +40,9 @@ class DBA(Backdoor, frozen=True, kw_only=True, tag="dba"):
     variant: Variant = "original"
 
     def __post_init__(self) -> None:
-        # A ValueError here reaches the reader of an experiment file with its path.
+        super().__post_init__()
         if self.rounds and self.shard_aware:
-            raise ValueError("dba: rounds are turns of single clients, so they need shard_aware = false")
+            raise SettingError("dba: rounds are turns of single clients, so they need shard_aware = false")
 
     def as_run(self) -> "DBA":
         """Apply the settings that the released code fixes."""

@@ -9,7 +9,7 @@ from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.view import Knowledge
 from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array, namespace
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, SettingError
 
 __all__ = ["LabelFlip"]
 
@@ -28,9 +28,9 @@ class LabelFlip(Attack, frozen=True, tag="label-flip"):
     knowledge: Knowledge = "partial"
 
     def __post_init__(self) -> None:
-        # A ValueError here reaches the reader of an experiment file with its path.
+        super().__post_init__()
         if (self.source is None) != (self.target is None):
-            raise ValueError("label-flip: give both source and target, or neither to flip all labels")
+            raise SettingError("label-flip: give both source and target, or neither to flip all labels")
 
     def train(self, clients: MaliciousClients) -> Array:
         """Train like honest clients, on the wrong labels."""

@@ -6,7 +6,7 @@ from f2ed.attacks._common.directions import gram_of
 from f2ed.attacks._common.scene import Scene
 from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, SettingError
 from f2ed.estimators import widest
 from f2ed.protocol.sharding import ClientId
 
@@ -27,9 +27,9 @@ class Mimic(Attack, frozen=True, tag="mimic"):
     client: ClientId | None = None
 
     def __post_init__(self) -> None:
-        # A ValueError here reaches the reader of an experiment file with its path.
+        super().__post_init__()
         if self.client is not None and (self.shard_aware or self.knowledge == "partial"):
-            raise ValueError('mimic: a fixed client needs knowledge = "full" and shard_aware = false')
+            raise SettingError('mimic: a fixed client needs knowledge = "full" and shard_aware = false')
 
     def craft(self, scene: Scene) -> Array:
         """Return the copied row."""

@@ -4,7 +4,8 @@
 
     F2edError
     ├── ConfigError        the request cannot work: change a setting, a file or an argument
-    │   └── MissingExtra   an optional dependency is not installed
+    │   ├── MissingExtra   an optional dependency is not installed
+    │   └── SettingError   a setting has a wrong type or is out of range; a ValueError too
     └── PeerError          the other party violated the protocol, or sent something that cannot be read
         └── Refusal        a client refuses to continue, because continuing would cost its privacy
 
@@ -13,7 +14,7 @@ and one warning, `LeakWarning`: the settings work, but expose single clients.
 Every message states what was found, what was expected and what to do.
 """
 
-__all__ = ["ConfigError", "F2edError", "LeakWarning", "MissingExtra", "PeerError", "Refusal"]
+__all__ = ["ConfigError", "F2edError", "LeakWarning", "MissingExtra", "PeerError", "Refusal", "SettingError"]
 
 
 class F2edError(Exception):
@@ -31,6 +32,10 @@ class MissingExtra(ConfigError):
         super().__init__(
             f"{what} needs the extra {extra!r}, which is not installed; install it: pip install 'f2ed[{extra}]'"
         )
+
+
+class SettingError(ConfigError, ValueError):
+    """A setting has a wrong type or is out of range; read from a file, msgspec adds its path."""
 
 
 class PeerError(F2edError):

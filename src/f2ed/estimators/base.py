@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, one_blas_thread
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, SettingError
+from f2ed.core.settings import Settings
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
 
@@ -37,7 +38,7 @@ class Estimate:
     excluded: tuple[int, ...] = ()
 
 
-class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, repr_omit_defaults=True):
+class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True, repr_omit_defaults=True):
     """A robust mean of the rows of a matrix: a frozen value whose fields are its settings."""
 
     title: ClassVar[str]
@@ -67,6 +68,15 @@ class Estimator(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
+
+    @classmethod
+    def checked(cls, name: str, given: Any, hint: Any) -> Any:
+        """Take any estimator as the inner rule, also one that is not in the registry."""
+        if name != "inner" or given is None:
+            return super().checked(name, given, hint)
+        if not isinstance(given, Estimator):
+            raise SettingError(f"inner: expected an estimator, such as Mean() (found {given!r})")
+        return given
 
     @abstractmethod
     def estimate(self, rows: Rows) -> Estimate:

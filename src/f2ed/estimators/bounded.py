@@ -1,11 +1,11 @@
 """Rules that assume a bound on malicious rows, as a share of them or as a count."""
 
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, SettingError
 from f2ed.estimators.base import Estimator
 
 __all__ = ["BoundedEstimator"]
@@ -27,18 +27,20 @@ class BoundedEstimator(_Contamination, frozen=True, kw_only=True):
     """What `max_f` solves for f, as errors quote it."""
 
     def __post_init__(self) -> None:
-        # A ValueError here reaches the reader of an experiment file with its path.
         kind = type(self).__struct_config__.tag
         if self.contamination is UNSET and self.f is UNSET:
-            raise ValueError(f"{kind}: give contamination (a share of the rows, such as 0.1) or f (a number of rows)")
+            raise SettingError(f"{kind}: give contamination (a share of the rows, such as 0.1) or f (a number of rows)")
         if self.contamination is not UNSET and self.f is not UNSET:
-            raise ValueError(f"{kind}: contamination = {self.contamination} and f = {self.f}; give one of the two")
-        if self.f is not UNSET and (not isinstance(self.f, int) or isinstance(self.f, bool) or self.f < 0):
-            raise ValueError(f"{kind}: f = {self.f!r} is not a number of rows: give an integer, at least 0")
-        if self.contamination is not UNSET and not 0 <= self.contamination < 0.5:
-            raise ValueError(
-                f"{kind}: contamination = {self.contamination} is not in [0, 0.5); for a number of rows give f"
-            )
+            raise SettingError(f"{kind}: contamination = {self.contamination} and f = {self.f}; give one of the two")
+        super().__post_init__()
+
+    @classmethod
+    def checked(cls, name: str, given: Any, hint: Any) -> Any:
+        """Say what a count in the place of a share should be."""
+        if name == "contamination" and isinstance(given, int | float) and not isinstance(given, bool) and given >= 0.5:
+            instead = f"for {given:g} rows write f = {given:g}" if float(given).is_integer() else "for a count write f"
+            raise SettingError(f"contamination: a share of the rows below 0.5 is wanted (found {given:g}); {instead}")
+        return super().checked(name, given, hint)
 
     def assumed_f(self, n: int) -> int:
         """Return f, or floor(contamination n) (0.29 of 100 is 29, not 28)."""

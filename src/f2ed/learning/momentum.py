@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.settings import Settings
 
 __all__ = ["ClientMomentum", "MomentumState"]
 
@@ -31,7 +32,7 @@ class MomentumState:
         )
 
 
-class ClientMomentum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
     """Send m ← beta·m + (1 - beta)·update; the first time, the update itself."""
 
     beta: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.9

@@ -10,7 +10,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import SettingError
+from f2ed.core.settings import Settings
 
 __all__ = ["Training", "begin", "step"]
 
@@ -22,7 +23,7 @@ _BETAS = (0.9, 0.999)
 _TINY = 1e-8
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Training(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a client trains: `local_epochs` passes over its data in batches of `batch_size`; the last may be smaller.
 
     The defaults are the paper's. `momentum` is that of local SGD; Adam uses its usual constants.
@@ -36,9 +37,12 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a setting that would have no effect."""
+        """Check every field, and refuse a setting that would have no effect."""
+        super().__post_init__()
         if self.optimizer == "adam" and self.momentum:
-            raise ConfigError("momentum is a setting of SGD, and the optimizer is adam; leave momentum out, or use sgd")
+            raise SettingError(
+                "momentum is a setting of SGD, and the optimizer is adam; leave momentum out, or use sgd"
+            )
 
 
 def begin(training: Training, weights: Tensor) -> tuple[Tensor, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
+from f2ed.core.settings import Settings
 
 __all__ = [
     "AnyPartition",
@@ -45,7 +46,7 @@ class Partition:
         return [np.bincount(self.labels[rows], minlength=classes).tolist() for rows in self.rows]
 
 
-class Partitioner(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class Partitioner(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A way to assign samples, by its settings."""
 
     def __call__(self, labels: NDArray[np.integer], clients: int, seed: int) -> Partition:

@@ -9,6 +9,7 @@ import numpy as np
 from f2ed.attacks._common.goal import Examples
 from f2ed.core.arrays import Array
 from f2ed.core.errors import ConfigError
+from f2ed.core.settings import Settings
 
 __all__ = ["Bars", "Box", "Square", "copied", "paint", "poisoned"]
 
@@ -27,7 +28,7 @@ class Box(NamedTuple):
     width: int
 
 
-class Square(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Square(Settings, frozen=True, forbid_unknown_fields=True):
     """A uniform square, `size` pixels wide, by default 5 of 28."""
 
     size: Count | None = None
@@ -43,7 +44,7 @@ class Square(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [Box(self.row, self.column, size, size)]
 
 
-class Bars(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bars(Settings, frozen=True, forbid_unknown_fields=True):
     """The four bars of DBA, two above two: one for each group of malicious clients, together the global trigger.
 
     The numbers are pixels of a 28 by 28 image.

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.settings import Settings
 
 __all__ = ["Data", "Dataset", "Notify", "Progress", "Samples", "quiet"]
 
@@ -74,7 +74,7 @@ class Data:
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
 
-class Dataset(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class Dataset(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A data set by its settings.
 
     `folder` holds data sets, one subfolder each; data sets that are computed ignore it.

@@ -2,16 +2,16 @@
 
 from abc import abstractmethod
 
-import msgspec
 import torch
 from torch import nn
 
 from f2ed.core.randomness import stream
+from f2ed.core.settings import Settings
 
 __all__ = ["Model"]
 
 
-class Model(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class Model(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A classifier of images, by its settings."""
 
     def __call__(self, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:

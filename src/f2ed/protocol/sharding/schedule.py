@@ -11,6 +11,7 @@ from typing import Annotated, final
 import msgspec
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.settings import Settings
 from f2ed.protocol.sharding.assignment import Assignment, ClientId, assign_shards
 
 __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
@@ -18,7 +19,7 @@ __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class _Individually(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Individually(Settings, frozen=True, forbid_unknown_fields=True):
     """A schedule that assigns each client on its own."""
 
     def assign(
@@ -62,7 +63,7 @@ class EveryRound(_Individually, frozen=True, tag="every-round"):
 
 
 @final
-class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="batches"):
+class Batches(Settings, frozen=True, forbid_unknown_fields=True, tag="batches"):
     """Clients in fixed batches of `size`; whole batches are resharded every `k` rounds (So et al., AAAI 2023).
 
     Whatever the server adds and subtracts, it finds sums over whole batches: everyone stays hidden in a crowd of
