@@ -19,8 +19,8 @@ BAD = json.loads((VECTORS / "secagg_bad.json").read_text())
 
 
 WIRE = {
-    "secagg_good.json": "40dc1b09be86832911b9a0aec15226305e16e523ff5a256ea2f3936b28328d1f",
-    "secagg_bad.json": "9464a2b55e27392cd94845d3168cd6db3294c3ad39094f414c96f40e107f6b72",
+    "secagg_good.json": "95dbe93060d55b686712f3ffcfea8555f93f4e01908b861b8ee6eb2148662d66",
+    "secagg_bad.json": "6ad397cc8606740277e346744be3cb94f695df8bc224676c7139d8ba1ae44324",
 }
 
 

@@ -67,6 +67,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     weight_cap: int = 1
     noise: float = 0.0
     """Standard deviation of the noise in a shard's sum, as a multiple of the encoding's sensitivity; 0 for none."""
+    groups: tuple[tuple[ClientId, ...], ...] = ()
+    """Who is opened together or not at all; empty if everyone is their own group."""
     secure: bool = True
     """False adds the same integers in the clear, for simulations: the same means, and no secrecy."""
 
@@ -119,4 +121,5 @@ def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, ta
         weight_cap=task.weight_cap,
         noise=task.noise,
         carriers=carriers,
+        groups=tuple(group for group in task.groups if group[0] in members),
     )

@@ -21,6 +21,7 @@ def check(terms: Terms) -> None:
         raise ConfigError(
             f"{count} terms of {terms.bits} bits overflow a {terms.ring}-bit sum; use at most {most} bits"
         )
+    _check_groups(terms)
     _check_weights(terms)
     _check_noise(terms, scheme)
     if scheme.masked:
@@ -75,6 +76,15 @@ def _check_agreed(terms: Terms, agreed: Agreed) -> None:
         )
     if terms.weights:
         raise Refusal("the server gave the members weights; by the roster all have the same weight")
+
+
+def _check_groups(terms: Terms) -> None:
+    if not terms.groups:
+        return
+    if any(list(group) != sorted(set(group)) for group in terms.groups) or list(terms.groups) != sorted(terms.groups):
+        raise ConfigError("the groups must be in ascending order, and the members of each as well")
+    if sorted(client for group in terms.groups for client in group) != list(terms.members):
+        raise ConfigError("the groups are not exactly the members of the shard; every member belongs to one group")
 
 
 def _check_weights(terms: Terms) -> None:

@@ -6,7 +6,7 @@ did not answer are dropped. So the plain loop `requests = server.send(exchange(r
 at a time, which keeps one upload in memory and not one per client.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import TypeVar
 
 from f2ed.core.errors import PeerError
@@ -53,20 +53,36 @@ def gather(
 
 
 class Adder:
-    """Adds uploads as they arrive; the total is all it keeps."""
+    """Adds uploads as they arrive. It keeps the total, and one vector per group of which some uploads are missing."""
 
-    def __init__(self, terms: Terms, context: bytes) -> None:
+    def __init__(self, terms: Terms, context: bytes, *, groups: Collection[tuple[ClientId, ...]] = ()) -> None:
         self._ring = Ring(terms.ring)
         self._tag = context[:TAG_BYTES]
-        self._payload = terms.length * self._ring.wire_bytes
+        self._length = terms.length
+        self._group_of = {client: group for group in groups for client in group}
+        self._partial: dict[tuple[ClientId, ...], tuple[Words, set[ClientId]]] = {}
+        self.payload = terms.length * self._ring.wire_bytes
         self.total: Words = self._ring.zeros(terms.length)
 
-    def take(self, client: ClientId, reply: bytes) -> None:  # noqa: ARG002  the signature that `gather` calls
+    def take(self, client: ClientId, reply: bytes) -> None:
         """Add one upload, or raise `PeerError` for one that cannot be added."""
-        upload = read_reply(Upload, reply, payload=self._payload)
-        if upload.tag != self._tag:
+        upload = read_reply(Upload, reply, payload=self.payload)
+        self.add(client, upload.tag, upload.payload)
+
+    def add(self, client: ClientId, tag: bytes, payload: memoryview) -> None:
+        """Add the vector of a client: to the total, or to that of its group until the group is complete."""
+        if tag != self._tag:
             raise PeerError("an upload under another context: other terms, another roster or another model")
-        self._ring.add_packed(self.total, upload.payload)
+        group = self._group_of.get(client)
+        if group is None:
+            self._ring.add_packed(self.total, payload)
+            return
+        words, missing = self._partial.get(group) or (self._ring.zeros(self._length), set(group))
+        self._ring.add_packed(words, payload)
+        missing.discard(client)
+        self._partial[group] = words, missing
+        if not missing:
+            self.total += self._partial.pop(group)[0]
 
 
 def name_some(clients: Iterable[ClientId]) -> str:

@@ -5,7 +5,7 @@ opens nothing.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, final
 
 import msgspec
@@ -13,16 +13,16 @@ from msgspec import Meta
 
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.crypto import KEY_BYTES, digest
-from f2ed.protocol.primitives.fields import unsigned
+from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.primitives.ring import Width
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["MAX_MEMBERS", "MIN_CROWD", "Id", "Terms", "bind", "bind_epoch", "place"]
+__all__ = ["MAX_MEMBERS", "MIN_CROWD", "Id", "Terms", "bind", "bind_epoch", "place", "torn"]
 
 MAX_MEMBERS = 4096
 MIN_CROWD = 3
 """No masked sum of fewer is ever opened: in a sum of two, each member learns the other's update."""
-_VERSION = b"f2ed secure aggregation 2"
+_VERSION = b"f2ed secure aggregation 3"
 _MASK_GENERATOR = b"AES-256-CTR"
 
 Id = Annotated[int, Meta(ge=0)]
@@ -60,10 +60,21 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """Standard deviation of the noise in the sum, as a multiple of the longest encoded update; 0 for none."""
     carriers: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)] = 1
     """How many members' noise adds up to it: each adds 1/√carriers of it."""
+    groups: Annotated[
+        tuple[Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_MEMBERS)], ...],
+        Meta(max_length=MAX_MEMBERS),
+    ] = ()
+    """The members in groups, of which every opened sum takes all or none; empty if everyone is their own group."""
 
     def weight(self, client: ClientId) -> int:
         """Return a member's public weight; with equal weights everyone has the cap, which is 1."""
         return self.weights[self.members.index(client)] if self.weights else self.weight_cap
+
+
+def torn(terms: Terms, clients: Collection[ClientId]) -> frozenset[ClientId]:
+    """Return those of these clients who lack a member of their group: no opened sum may contain them."""
+    there = frozenset(clients)
+    return frozenset(client for group in terms.groups if not there.issuperset(group) for client in group) & there
 
 
 def place(terms: Terms, client: ClientId) -> int:
@@ -91,6 +102,8 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
         *map(unsigned, terms.weights),
         struct.pack(">d", terms.noise),
         unsigned(terms.carriers),
+        unsigned(len(terms.groups)),
+        *(fields(*map(unsigned, group)) for group in terms.groups),
         _MASK_GENERATOR,
         model,
     )

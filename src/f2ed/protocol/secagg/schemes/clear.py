@@ -9,7 +9,7 @@ from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import AskUpload, Request, Upload, write
 from f2ed.protocol.secagg.schemes.base import ClientStep, Quorum, Scheme, ShardRound, Summation
 from f2ed.protocol.secagg.state import ClientState
-from f2ed.protocol.secagg.terms import bind
+from f2ed.protocol.secagg.terms import bind, torn
 
 __all__ = ["Clear"]
 
@@ -33,10 +33,11 @@ class Clear(Scheme):
         return Quorum(1, 1)
 
     def add(self, shard: ShardRound) -> Summation:
-        """Add the uploads of those who answer."""
-        adder = Adder(shard.terms, shard.context)
+        """Add the uploads of those who answer with all of their group."""
+        adder = Adder(shard.terms, shard.context, groups=shard.terms.groups)
         ask = write(AskUpload(shard.terms, ()))
         uploaded = yield from gather("upload", dict.fromkeys(shard.terms.members, ask), adder.take, shard.dropped)
-        if not uploaded:
-            raise PeerError("no member uploaded")
-        return tuple(uploaded), adder.total
+        whole = tuple(client for client in uploaded if client not in torn(shard.terms, uploaded))
+        if not whole:
+            raise PeerError("no member uploaded" if not uploaded else "no group uploaded as a whole")
+        return whole, adder.total

@@ -39,7 +39,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
 )
 from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, HeldShares, Masked, Shared
 from f2ed.protocol.secagg.state import ClientState
-from f2ed.protocol.secagg.terms import Terms, bind, place
+from f2ed.protocol.secagg.terms import Terms, bind, place, torn
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["STEPS"]
@@ -227,6 +227,11 @@ def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> No
         raise Refusal(f"client {min(unknown)} is listed as alive but never shared its secrets")
     if member.id not in alive:
         raise Refusal("this client is listed as dropped, although it uploaded; its masks stay secret")
+    if lost := torn(phase.terms, alive):
+        raise Refusal(
+            f"client {min(lost)} is listed as alive without all of its group; a sum takes whole groups, since the "
+            "difference of two sums would be smaller"
+        )
     _enough("are alive", len(alive), phase.terms)
 
 

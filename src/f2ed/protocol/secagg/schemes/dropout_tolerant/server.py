@@ -1,6 +1,7 @@
 """The server's side, step by step."""
 
 from collections.abc import Generator, Mapping
+from typing import TypeVar
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import agreement, check_exchange_key, public_exchange_key, same, verify
@@ -23,10 +24,12 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Reveal,
     Shares,
 )
-from f2ed.protocol.secagg.terms import place
+from f2ed.protocol.secagg.terms import place, torn
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["DropoutTolerantServer"]
+
+Reply = TypeVar("Reply")
 
 
 class DropoutTolerantServer:
@@ -43,7 +46,7 @@ class DropoutTolerantServer:
         """Return the survivors and their sum; raise `PeerError` with the reason if it stays closed."""
         peers = yield from self._advertise()
         shares = yield from self._share(peers)
-        adder = Adder(self._terms, self._context)
+        adder = Adder(self._terms, self._context, groups=self._terms.groups)
         alive = yield from self._upload(shares, adder)
         revealed = yield from self._unmask(alive, shares)
         add_masks(adder.total, self._remaining_masks(alive, peers, shares, revealed), threads=self._threads)
@@ -67,8 +70,7 @@ class DropoutTolerantServer:
 
         invite = write(Invite(self._terms))
         peers = yield from gather("keys", dict.fromkeys(self._terms.members, invite), take, self._dropped)
-        self._require("advertised keys", len(peers), self._terms.min_crowd)
-        return peers
+        return self._whole("advertised keys", peers)
 
     def _share(self, peers: Mapping[ClientId, Advertisement]) -> Generator[Requests, Replies, dict[ClientId, Shares]]:
         def take(client: ClientId, reply: bytes) -> Shares:
@@ -82,8 +84,7 @@ class DropoutTolerantServer:
 
         ask = write(Peers(tuple(peers.values())))
         shares = yield from gather("shares", dict.fromkeys(peers, ask), take, self._dropped)
-        self._require("shared their secrets", len(shares), self._terms.min_crowd)
-        return shares
+        return self._whole("shared their secrets", shares)
 
     def _upload(
         self, shares: Mapping[ClientId, Shares], adder: Adder
@@ -95,8 +96,7 @@ class DropoutTolerantServer:
                     boxes[parcel.recipient].append(parcel)
         requests = {client: write(Delivery(tuple(box))) for client, box in boxes.items()}
         uploaded = yield from gather("upload", requests, adder.take, self._dropped)
-        self._require("uploaded", len(uploaded), self._terms.min_crowd)
-        return tuple(uploaded)
+        return tuple(self._whole("uploaded", uploaded))
 
     def _unmask(
         self, alive: tuple[ClientId, ...], shares: Mapping[ClientId, Shares]
@@ -168,6 +168,14 @@ class DropoutTolerantServer:
             if not alive and same(public_exchange_key(secret), advertised.mask):
                 return secret
         raise PeerError(f"the secret of client {dealer} cannot be rebuilt: the shares that it sent are inconsistent")
+
+    def _whole(self, did: str, clients: Mapping[ClientId, Reply]) -> dict[ClientId, Reply]:
+        """Return the clients whose group is complete, who must be enough; the others are dropped with their group."""
+        lost = torn(self._terms, clients)
+        self._dropped.update(dict.fromkeys(lost, f"a member of its group has not {did}, and a sum takes whole groups"))
+        whole = {client: reply for client, reply in clients.items() if client not in lost}
+        self._require(did, len(whole), self._terms.min_crowd)
+        return whole
 
     def _require(self, did: str, count: int, needed: int) -> None:
         if count < needed:
