@@ -7,13 +7,16 @@ from f2ed.guarantees.leakage import (
     LeakMeter,
     ScheduleLeak,
     Unopened,
+    determined,
     exposure,
     forecast_leak,
+    leverages,
     recovered_cosine,
     safe_k,
     smallest_k,
 )
 from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
+from f2ed.guarantees.pool import outnumbered
 from f2ed.guarantees.robustness import Guarantee, guarantee
 
 __all__ = [
@@ -27,9 +30,12 @@ __all__ = [
     "ShardPlan",
     "Unopened",
     "contamination",
+    "determined",
     "exposure",
     "forecast_leak",
     "guarantee",
+    "leverages",
+    "outnumbered",
     "plan_shards",
     "recovered_cosine",
     "safe_k",

@@ -9,6 +9,7 @@ from f2ed.guarantees.leakage.forecast import (
     safe_k,
     smallest_k,
 )
+from f2ed.guarantees.leakage.leverage import determined, leverages
 
 __all__ = [
     "Exposure",
@@ -16,8 +17,10 @@ __all__ = [
     "LeakMeter",
     "ScheduleLeak",
     "Unopened",
+    "determined",
     "exposure",
     "forecast_leak",
+    "leverages",
     "recovered_cosine",
     "safe_k",
     "smallest_k",

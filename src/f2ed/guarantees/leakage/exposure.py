@@ -1,18 +1,18 @@
 """Which clients the sums of many rounds determine: the exact half of the leak meter, round by round.
 
 Every opened sum is a linear equation in the clients' updates, as far as these stay the same. Clients that were always
-opened together are one unknown, which splits when a sum takes some of them and leaves others. What has no sum in common
+opened together, with weights in the same proportion, are one unknown, which splits when a sum takes some of them and leaves others. What has no sum in common
 is solved separately. So fixed shards cost nearly nothing, and resharding each round about n³ operations in all: after
 some n/p assignments everything is known, and further rounds are free.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 import msgspec
 import numpy as np
 
-from f2ed.guarantees.leakage.rowspace import RowSpace
+from f2ed.guarantees.leakage.rowspace import PRIME, RowSpace
 
 __all__ = ["Exposure", "LeakMeter", "Sums", "exposure"]
 
@@ -20,6 +20,8 @@ Sums = Sequence[Collection[int]]
 """The sets of clients whose sums were opened in one round; clients are numbered from 0."""
 
 _Sum = tuple[int, ...]
+_Factors = dict[int, int]
+"""By how much a client counts more than when it was first seen, modulo the prime; 1 if it is left out."""
 
 
 @final
@@ -75,8 +77,15 @@ class LeakMeter:
         """The smallest group whose sum is determined so far."""
         self.exposed_after: list[int | None] = [None] * clients
         """For each client, after how many rounds its own update was determined."""
-        self._seen: set[_Sum] = set()
+        self._seen: set[tuple[_Sum, tuple[int, ...]]] = set()
+        self._weights: dict[int, int] = {}
+        """The weight with which a client was first seen, if it was not 1."""
         self._part_of: dict[int, _Part] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether every client is determined, so that no round can reveal more."""
+        return self.rank == self.clients
 
     @property
     def exposed(self) -> int:
@@ -88,27 +97,42 @@ class LeakMeter:
         """After how many rounds the first of them was."""
         return min((after for after in self.exposed_after if after is not None), default=None)
 
-    def observe(self, sums: Sums) -> None:
-        """Take in the sums that one more round opened."""
+    def observe(self, sums: Sums, weights: Mapping[int, int] | None = None) -> None:
+        """Take in the sums that one more round opened, in which each client had this weight, or 1."""
         self.rounds += 1
-        if self.rank == self.clients:
+        if self.settled:
             return
+        factors = self._factors(sums, weights or {})
         opened = {tuple(sorted(some)) for some in sums}
-        fresh = sorted(some for some in opened - self._seen if some)
+        fresh = sorted(some for some in opened if some and _key(some, factors) not in self._seen)
         self.crowd = min([self.crowd, *map(len, fresh)])
         for part, rows in self._clusters(fresh):
             before = part.space.rank
-            if not part.take(rows):
+            if not part.take(rows, factors):
                 continue
             self.rank += part.space.rank - before
             if not part.settled:
-                self._seen.update(rows)
+                self._seen.update(_key(some, factors) for some in rows)
             sizes, single = part.sizes(), part.space.single()
             self.crowd = min(self.crowd, int(sizes[single].min(initial=self.crowd)))
             for column in np.flatnonzero(single & (sizes == 1)):
                 (client,) = part.groups[column]
                 if self.exposed_after[client] is None:
                     self.exposed_after[client] = self.rounds
+
+    def _factors(self, sums: Sums, weights: Mapping[int, int]) -> _Factors:
+        """Return how the weights of this round differ from the first ones."""
+        if not weights and not self._weights:
+            return {}
+        factors: _Factors = {}
+        for client in {client for some in sums for client in some}:
+            now = weights.get(client, 1)
+            first = self._weights.get(client, 1 if client in self._part_of else now)
+            if first != 1:
+                self._weights[client] = first
+            if now != first:
+                factors[client] = now * pow(first, -1, PRIME) % PRIME
+        return factors
 
     def _clusters(self, fresh: list[_Sum]) -> "list[tuple[_Part, list[_Sum]]]":
         """Join the parts that the sums connect; return each part with its sums."""
@@ -159,23 +183,27 @@ class _Part:
     def sizes(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         return np.fromiter(map(len, self.groups), np.int64, len(self.groups))
 
-    def take(self, sums: list[_Sum]) -> bool:
+    def take(self, sums: list[_Sum], factors: _Factors) -> bool:
         """Take in sums; return whether they may have revealed anything."""
         where: dict[int, list[int]] = {}
         for place, some in enumerate(sums):
             for client in some:
                 where.setdefault(client, []).append(place)
-        split = self._split(where)
+        split = self._split(where, factors)
         if self.settled and not split:
             return False
-        self.space.add([{self._column[client] for client in some} for some in sums])
+        if factors:
+            self.space.add([{self._column[client]: factors.get(client, 1) for client in some} for some in sums])
+        else:
+            self.space.add([{self._column[client] for client in some} for some in sums])
         return True
 
-    def _split(self, where: dict[int, list[int]]) -> bool:
-        """Part the groups by the sums that their members are in."""
+    def _split(self, where: dict[int, list[int]], factors: _Factors) -> bool:
+        """Part the groups by the sums that their members are in, and by their weights there."""
         kinds: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for client, places in where.items():
-            kinds.setdefault(self._column[client], {}).setdefault(tuple(places), []).append(client)
+            kind = (*places, -factors.get(client, 1))
+            kinds.setdefault(self._column[client], {}).setdefault(kind, []).append(client)
         origins: list[int] = []
         for column, several in kinds.items():
             apart = list(several.values())
@@ -194,3 +222,7 @@ class _Part:
         if origins:
             self.space.split(origins)
         return bool(origins)
+
+
+def _key(some: _Sum, factors: _Factors) -> tuple[_Sum, tuple[int, ...]]:
+    return some, tuple(factors.get(client, 1) for client in some) if factors else ()

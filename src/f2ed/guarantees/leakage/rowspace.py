@@ -1,20 +1,20 @@
 """The sums that a server can compute from the sums it saw: exact elimination modulo a prime.
 
-A set of clients whose sum was opened is a row of zeros and ones. A client's own update can be solved for iff its unit
-vector is a combination of the rows. Rows are kept in reduced echelon form, in which that is read off: the client's
+A set of clients whose sum was opened is a row of their weights, mostly ones, and zeros. A client's own update can be
+solved for iff its unit vector is a combination of the rows. Rows are kept in reduced echelon form, in which that is read off: the client's
 column is a pivot and its row is zero elsewhere. Arithmetic modulo a prime of 20 bits is exact in float64, so that a
 matrix product does the work. The rank modulo a prime is never above the true one, and below it only for the rare
 prime that divides a determinant; floating-point ranks have no such bound.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowSpace"]
+__all__ = ["PRIME", "RowSpace"]
 
-_PRIME = 1_048_573
+PRIME = 1_048_573
 # Balanced residues are about 2^19 in magnitude at most: this many products, and one more residue, stay below 2^53.
 _MOST_TERMS = 1 << 14
 _FEW_ROWS = 24
@@ -39,12 +39,14 @@ class RowSpace:
         return len(self.pivots)
 
     def add(self, rows: Sequence[Collection[int]]) -> None:
-        """Take in rows, each given by its columns that are one."""
+        """Take in rows, each given by its columns that are one, or by the weight of each column that is not zero."""
         if not rows or not len(self.free):
             return
         full = np.zeros((len(rows), self.columns))
-        for row, ones in zip(full, rows, strict=True):
-            row[list(ones)] = 1
+        for row, given in zip(full, rows, strict=True):
+            row[list(given)] = list(given.values()) if isinstance(given, Mapping) else 1
+        if any(isinstance(given, Mapping) for given in rows):
+            _reduce(full)
         block = full[:, self.free]
         if self.rank:
             _subtract_product(block, full[:, self.pivots], self.rest)
@@ -123,7 +125,7 @@ def _echelon_of_few(block: _Matrix) -> tuple[_Matrix, _Columns]:
         if not row.any():
             continue
         pivot = int(np.argmax(row != 0))
-        row *= pow(int(row[pivot]), -1, _PRIME)
+        row *= pow(int(row[pivot]), -1, PRIME)
         _reduce(row)
         others = np.flatnonzero(block[:, pivot])
         others = others[others != index]
@@ -158,4 +160,4 @@ def _reduce(values: _Matrix) -> None:
     step = 1 << 15 if flat.ndim == 1 else 1
     for start in range(0, len(flat), step):
         part = flat[start : start + step]
-        part -= _PRIME * np.rint(part * (1 / _PRIME))
+        part -= PRIME * np.rint(part * (1 / PRIME))

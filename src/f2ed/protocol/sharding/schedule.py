@@ -12,7 +12,8 @@ import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.settings import Settings
-from f2ed.protocol.sharding.assignment import Assignment, ClientId, assign_shards
+from f2ed.protocol.sharding.assignment import Assignment, ClientId, assign_shards, roster_hash
+from f2ed.protocol.sharding.groups import assign_groups, draw_groups
 
 __all__ = ["Batches", "EveryKRounds", "EveryRound", "Fixed", "Schedule"]
 
@@ -84,15 +85,11 @@ class Batches(Settings, frozen=True, forbid_unknown_fields=True, tag="batches"):
 
         Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
         """
-        count = self._count(len(roster), shards)
-        batches = assign_shards(roster, shards=count, epoch=0, seed=b"batches" + seed)
-        whole = assign_shards(dict.fromkeys(range(count), batches.roster), shards=shards, epoch=epoch, seed=seed)
-        members = tuple(
-            tuple(sorted(client for batch in shard for client in batches.shards[batch])) for shard in whole.shards
+        self._count(len(roster), shards)
+        batches = draw_groups(roster, size=self.size, seed=b"batches" + seed)
+        return assign_groups(
+            batches, shards=shards, epoch=epoch, seed=seed, roster=roster_hash(roster), min_size=min_size
         )
-        if (smallest := min(map(len, members))) < min_size:
-            raise ConfigError(f"a shard of {smallest} members, fewer than {min_size}; use fewer shards")
-        return Assignment(shards=members, epoch=epoch, seed=seed, roster=batches.roster)
 
     def min_shard_size(self, clients: int, shards: int) -> int:
         """Return a lower bound on the number of members of each shard."""
