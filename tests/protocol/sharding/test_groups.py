@@ -6,27 +6,27 @@ from f2ed.core.errors import ConfigError
 from f2ed.protocol.sharding.groups import assign_groups, draw_groups, min_union
 
 CLIENTS = {client: bytes([client]) * 32 for client in range(14)}
-GROUPS = draw_groups(CLIENTS, size=4, seed=b"x")
+GROUPS = draw_groups(CLIENTS, count=3, seed=b"x")
 
 
 def assign(groups=GROUPS, *, shards=2, epoch=0, min_size=1):
     return assign_groups(groups, shards=shards, epoch=epoch, seed=b"x", roster=b"r", min_size=min_size)
 
 
-def test_groups_have_at_least_the_size_and_hold_everyone_once():
+def test_groups_differ_in_size_by_one_and_hold_everyone_once():
     assert sorted(map(len, GROUPS)) == [4, 5, 5]
     assert sorted(client for group in GROUPS for client in group) == sorted(CLIENTS)
 
 
 def test_another_seed_or_key_draws_other_groups():
-    assert draw_groups(CLIENTS, size=4, seed=b"y") != GROUPS
-    assert draw_groups(CLIENTS | {3: b"k"}, size=4, seed=b"x") != GROUPS
+    assert draw_groups(CLIENTS, count=3, seed=b"y") != GROUPS
+    assert draw_groups(CLIENTS | {3: b"k"}, count=3, seed=b"x") != GROUPS
 
 
-@pytest.mark.parametrize("size", [0, 15])
-def test_impossible_groups_are_refused(size):
-    with pytest.raises(ConfigError, match="use groups of 1 to 14"):
-        draw_groups(CLIENTS, size=size, seed=b"x")
+@pytest.mark.parametrize("count", [0, 15])
+def test_impossible_groups_are_refused(count):
+    with pytest.raises(ConfigError, match="draw 1 to 14"):
+        draw_groups(CLIENTS, count=count, seed=b"x")
 
 
 def test_every_shard_is_a_union_of_groups_in_every_epoch():

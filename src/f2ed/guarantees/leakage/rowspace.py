@@ -1,10 +1,10 @@
 """The sums that a server can compute from the sums it saw: exact elimination modulo a prime.
 
 A set of clients whose sum was opened is a row of their weights, mostly ones, and zeros. A client's own update can be
-solved for iff its unit vector is a combination of the rows. Rows are kept in reduced echelon form, in which that is read off: the client's
-column is a pivot and its row is zero elsewhere. Arithmetic modulo a prime of 20 bits is exact in float64, so that a
-matrix product does the work. The rank modulo a prime is never above the true one, and below it only for the rare
-prime that divides a determinant; floating-point ranks have no such bound.
+solved for iff its unit vector is a combination of the rows. Rows are kept in reduced echelon form, in which that is
+read off: the client's column is a pivot and its row is zero elsewhere. Arithmetic modulo a prime of 20 bits is exact in
+float64, so that a matrix product does the work. The rank modulo a prime is never above the true one, and below it only
+for the rare prime that divides a determinant; floating-point ranks have no such bound.
 """
 
 from collections.abc import Collection, Mapping, Sequence

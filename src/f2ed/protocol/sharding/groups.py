@@ -10,11 +10,11 @@ __all__ = ["Members", "assign_groups", "draw_groups", "min_union"]
 Members = tuple[ClientId, ...]
 
 
-def draw_groups(clients: Mapping[ClientId, bytes], *, size: int, seed: bytes) -> tuple[Members, ...]:
-    """Draw groups of at least `size` clients at random; sizes differ by at most one. The keys are part of the draw."""
-    if size < 1 or len(clients) < size:
-        raise ConfigError(f"{len(clients)} clients make no group of {size}; use groups of 1 to {len(clients)}")
-    return assign_shards(clients, shards=len(clients) // size, epoch=0, seed=seed).shards
+def draw_groups(clients: Mapping[ClientId, bytes], *, count: int, seed: bytes) -> tuple[Members, ...]:
+    """Draw so many groups at random; their sizes differ by at most one. The keys are part of the draw."""
+    if not 1 <= count <= len(clients):
+        raise ConfigError(f"{len(clients)} clients make no {count} groups; draw 1 to {len(clients)}")
+    return assign_shards(clients, shards=count, epoch=0, seed=seed).shards
 
 
 def assign_groups(

@@ -85,8 +85,7 @@ class Batches(Settings, frozen=True, forbid_unknown_fields=True, tag="batches"):
 
         Where clients or batches do not divide evenly, batches differ in size by one and shards by one batch.
         """
-        self._count(len(roster), shards)
-        batches = draw_groups(roster, size=self.size, seed=b"batches" + seed)
+        batches = draw_groups(roster, count=self._count(len(roster), shards), seed=b"batches" + seed)
         return assign_groups(
             batches, shards=shards, epoch=epoch, seed=seed, roster=roster_hash(roster), min_size=min_size
         )
