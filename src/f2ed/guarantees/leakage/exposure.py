@@ -1,9 +1,9 @@
 """Which clients the sums of many rounds determine: the exact half of the leak meter, round by round.
 
 Every opened sum is a linear equation in the clients' updates, as far as these stay the same. Clients that were always
-opened together, with weights in the same proportion, are one unknown, which splits when a sum takes some of them and leaves others. What has no sum in common
-is solved separately. So fixed shards cost nearly nothing, and resharding each round about n³ operations in all: after
-some n/p assignments everything is known, and further rounds are free.
+opened together, with weights in the same proportion, are one unknown, which splits when a sum takes some of them and
+leaves others. What has no sum in common is solved separately. So fixed shards cost nearly nothing, and resharding each
+round about n³ operations in all: after some n/p assignments everything is known, and further rounds are free.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
