@@ -13,9 +13,12 @@ GROUPS = {
     "Research": ("run", "list", "data", "reproduce"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
-    "Deploy": ("up", "roster", "certs"),
+    "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator"),
 }
 """The commands as `f2ed --help` shows them, each in the module of its name."""
+
+_MODULES = {"app": "app_hash"}
+"""The exceptions: `f2ed.cli.app` is this module."""
 
 _FUNCTIONS = {"list": "show", "audit": "command", "records": "app"}
 """The others are called like their command."""
@@ -42,5 +45,6 @@ for position, (title, names) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=position)
     for number, each in enumerate(names):
         function = _FUNCTIONS.get(each, each)
-        text = _help(each, function)
-        app.command(f"f2ed.cli.{each}:{function}", name=each, help=text, group=group, sort_key=number)
+        module = _MODULES.get(each, each)
+        text = _help(module, function)
+        app.command(f"f2ed.cli.{module}:{function}", name=each, help=text, group=group, sort_key=number)

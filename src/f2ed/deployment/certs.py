@@ -1,6 +1,6 @@
-"""Certificates for trials: a CA, a server certificate, and the keys with which SuperNodes authenticate.
+"""Certificates: a CA with the server's, a CA with the operator's, and the keys with which SuperNodes authenticate.
 
-The CA's own key is discarded once the server's certificate is signed, so nobody can sign a second one.
+A CA's own key is discarded once its certificate is signed, so nobody can sign a second one.
 """
 
 import datetime as dt
@@ -18,11 +18,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.keyfiles import write_new
 
-__all__ = ["Tls", "node_key", "server_certificate"]
+__all__ = ["Tls", "node_key", "operator_certificate", "server_certificate"]
 
 
 class Tls(NamedTuple):
-    """The files of a server certificate."""
+    """The files of a certificate."""
 
     ca: Path
     certificate: Path
@@ -33,32 +33,19 @@ def server_certificate(folder: Path, hosts: Sequence[str], *, days: int = 30) ->
     """Create a CA and a certificate for these names and addresses of the SuperLink."""
     if not hosts:
         raise ConfigError("a certificate for no host; name at least one address of the SuperLink")
-    if days < 1:
-        raise ConfigError(f"a certificate for {days} days; make it valid for at least 1")
-    ca_key, key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    ca_name = _name("f2ed test CA")
-    ca = (
-        _certificate(ca_name, ca_name, ca_key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, SHA256())
-    )
-    server = (
-        _certificate(_name(hosts[0]), ca_name, key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(ca_key, SHA256())
-    )
+    names = x509.SubjectAlternativeName([_host(host) for host in hosts])
     tls = Tls(folder / "ca.crt", folder / "server.pem", folder / "server.key")
-    write_new(tls.ca, ca.public_bytes(Encoding.PEM))
-    write_new(tls.certificate, server.public_bytes(Encoding.PEM))
-    write_new(tls.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), secret=True)
-    return tls
+    return _issue(tls, hosts[0], ExtendedKeyUsageOID.SERVER_AUTH, [names], days)
+
+
+def operator_certificate(folder: Path, name: str = "operator", *, days: int = 30) -> Tls:
+    """Create a CA of its own, and a certificate for the person who submits runs.
+
+    The proxy in front of the SuperLink trusts this CA alone for the control routes: a certificate of the server's CA
+    opens nothing.
+    """
+    tls = Tls(folder / "operator_ca.crt", folder / f"{name}.crt", folder / f"{name}.key")
+    return _issue(tls, name, ExtendedKeyUsageOID.CLIENT_AUTH, [], days)
 
 
 def node_key(path: Path) -> Path:
@@ -71,6 +58,37 @@ def node_key(path: Path) -> Path:
     write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), secret=True)
     write_new(public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
     return public
+
+
+def _issue(
+    tls: Tls, name: str, usage: x509.ObjectIdentifier, extensions: Sequence[x509.ExtensionType], days: int
+) -> Tls:
+    """Create a CA and one certificate of it."""
+    if days < 1:
+        raise ConfigError(f"a certificate for {days} days; make it valid for at least 1")
+    ca_key, key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    ca_name = _name(f"f2ed test CA of {name}")
+    ca = (
+        _certificate(ca_name, ca_name, ca_key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, SHA256())
+    )
+    issued = (
+        _certificate(_name(name), ca_name, key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    for extension in extensions:
+        issued = issued.add_extension(extension, critical=False)
+    write_new(tls.ca, ca.public_bytes(Encoding.PEM))
+    write_new(tls.certificate, issued.sign(ca_key, SHA256()).public_bytes(Encoding.PEM))
+    write_new(tls.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), secret=True)
+    return tls
 
 
 def _certificate(

@@ -1,0 +1,102 @@
+"""Starts a process for each message of a node, in place of `flower-superexec`, perhaps as another user.
+
+    python -P -m f2ed.flower.executor ADDRESS PARENT-PID    with the secret as its input
+
+It takes ClientApps alone. Every process gets a new, empty folder to unpack its app into: Flower takes a folder that is
+there already for the app, by 32 bits of its hash, and one app could leave it for another.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import final
+
+from flwr.supercore.constant import TaskType
+from flwr.supercore.superexec import run_superexec
+from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
+from flwr.supercore.utils import disable_process_dumping
+
+from f2ed.flower.replaced import replace
+
+__all__ = ["AppProcesses", "execute", "main"]
+
+_POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
+
+
+def main() -> None:
+    """Run until the node ends."""
+    address, parent = sys.argv[1:]
+    execute(address, sys.stdin.buffer.read(), parent=int(parent))
+
+
+def execute(address: str, secret: bytes, *, parent: int | None) -> None:
+    """Take the tasks of the node at this address, which shares the secret."""
+    disable_process_dumping(strict=False)
+    os.environ.setdefault(_POLL, "0.25")
+    replace(run_superexec, "get_executor", lambda *_args, **_settings: AppProcesses())
+    run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret, parent_pid=parent)
+
+
+@final
+class AppProcesses:
+    """Flower's protocol `Executor`: the processes of apps, each with a folder of its own."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def get_eligible_capacity(
+        self,
+        supported_task_types: set[TaskType],
+        *,
+        insecure: bool = False,  # noqa: ARG002  Flower's signature
+        root_certificates_path: str | None = None,  # noqa: ARG002
+    ) -> tuple[set[TaskType], set[str]]:
+        """Return the kinds of tasks that are asked for."""
+        return supported_task_types & {TaskType.CLIENT_APP}, set()
+
+    def wait_for_capacity(
+        self,
+        task_type: TaskType | None = None,
+        *,
+        fab_hash: str | None = None,
+        insecure: bool = False,
+        root_certificates_path: str | None = None,
+    ) -> None:
+        """Return at once: a node has one message at a time."""
+
+    def launch(self, spec: ExecutionSpec) -> LaunchResult:
+        """Start the process of a task."""
+        if spec.task_type != TaskType.CLIENT_APP or spec.runtime_dependency_install:
+            return LaunchResult.failed("this node runs ClientApps alone, and installs no packages for them")
+        home = Path(tempfile.mkdtemp(prefix="f2ed-app-"))
+        command = [sys.executable, "-P", "-m", "f2ed.flower.app_process", spec.runtime_api_address, str(os.getpid())]
+        process = subprocess.Popen(  # noqa: S603  our own command
+            command, stdin=subprocess.PIPE, cwd=home, env=os.environ | {"FLWR_HOME": str(home)}
+        )
+        self._running.append((process, home))
+        assert process.stdin is not None  # noqa: S101  it was asked for
+        with process.stdin as given:
+            given.write(spec.token.encode() + b"\n")
+        return LaunchResult.accepted()
+
+    def reconcile(self) -> None:
+        """Remove the folders of processes that have ended."""
+        ended = [each for each in self._running if each[0].poll() is not None]
+        self._running = [each for each in self._running if each not in ended]
+        for _, home in ended:
+            shutil.rmtree(home, ignore_errors=True)
+
+    def close(self) -> None:
+        """End all processes."""
+        for process, home in self._running:
+            process.kill()
+            process.wait()
+            shutil.rmtree(home, ignore_errors=True)
+        self._running.clear()
+
+
+if __name__ == "__main__":
+    main()

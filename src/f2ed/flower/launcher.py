@@ -1,0 +1,206 @@
+"""Starts a SuperNode that runs approved apps only, and the process that runs them.
+
+The SuperNode is Flower's own, in this process, with its `--trusted-entities` check fed from the signed roster (see
+`f2ed.flower.pinning`). Apps run in processes of their own (`f2ed.flower.executor`), with few environment variables, and
+as another user where the node's operator says so.
+"""
+
+import atexit
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from logging import getLogger
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.supercore import telemetry
+from flwr.supercore.exit import add_exit_handler
+from flwr.supernode import fleet_http_client, start_client_internal
+from flwr.supernode.cli import flower_supernode as supernode
+
+from f2ed.core.errors import ConfigError
+from f2ed.core.files import write_atomic
+from f2ed.flower.pinning import REFUSED, Gate
+from f2ed.flower.processes import HOST
+from f2ed.flower.replaced import replace
+from f2ed.flower.selftest import check_flower
+
+__all__ = ["NodeOptions", "app_command", "app_environment", "check_options", "guard_flower", "start"]
+
+_log = getLogger("f2ed.flower")
+
+_FURTHER = ("--max-retries", "--max-wait-time")
+"""Options of `flower-supernode` that may be given. All others are set here, or weaken the node."""
+_QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+_PASSED = (
+    *("PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"),
+    *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+)
+"""Environment variables that an app gets. Others may hold secrets of the node."""
+_GRACE = 5.0
+_OURS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
+
+
+class NodeOptions(NamedTuple):
+    """How a node is started."""
+
+    roster: Path
+    authority: Path
+    key: Path
+    superlink: str
+    root_certificates: Path
+    auth_key: Path | None = None
+    """The key with which the SuperNode authenticates to the SuperLink."""
+    port: int = 9094
+    """Of the API on loopback through which apps get their messages."""
+    node_config: str = ""
+    """Further settings of the node."""
+    app_user: str = ""
+    """Who runs the apps; by default the node's own user."""
+    app_secret: Path | None = None
+    """Where to write the secret for an executor that somebody else starts; by default the node starts its own."""
+    app_variables: Sequence[str] = ()
+    """Names of further environment variables that the apps get."""
+    further: Sequence[str] = ()
+    """Further options of `flower-supernode`."""
+
+
+def start(options: NodeOptions) -> None:
+    """Run the node until it is stopped. Raise `ConfigError` instead of starting one that would run a stranger's app."""
+    check_options(options)
+    gate = Gate(options.roster, options.authority)
+    guard_flower(gate)
+    check_flower(gate)
+    home = Path(tempfile.mkdtemp(prefix="f2ed-node-"))
+    _at_the_end(lambda: shutil.rmtree(home, ignore_errors=True))
+    trusted, secret = home / "trusted.yaml", os.urandom(32)
+    write_atomic(trusted, json.dumps(gate.trusted).encode())  # JSON is YAML.
+    write_atomic(home / "secret", secret)
+    os.environ |= {"FLWR_HOME": str(home), **_QUIET}
+    if options.app_secret is None:
+        _start_executor(options, secret)
+    else:
+        write_atomic(options.app_secret, secret, mode=0o640)
+    sys.argv = ["flower-supernode", *_arguments(options, trusted, home / "secret")]
+    try:
+        supernode.flower_supernode()
+    except Exception as error:  # noqa: BLE001  Flower's HTTP thread would keep a node alive that does nothing
+        _log.error("f2ed: the SuperNode failed", exc_info=error)
+    _end("the SuperNode's loop has ended")
+
+
+def check_options(options: NodeOptions) -> None:
+    """Refuse options that would weaken the node, under any of the spellings that Flower understands."""
+    for option in options.further:
+        name = option.partition("=")[0]
+        if name.startswith("-") and name not in _FURTHER:
+            raise ConfigError(
+                f"the option {name} is not passed on to flower-supernode: f2ed node sets what is needed, and of the "
+                f"others some let a server run any code; it passes on {' and '.join(_FURTHER)}"
+            )
+    if not 0 < options.port < 65536:
+        raise ConfigError(f"invalid port {options.port}; choose one from 1 to 65535")
+    for name in _OURS:
+        if name in options.node_config:
+            raise ConfigError(f"{name} is in --node-config; give it as --{name.removeprefix('f2ed-')} instead")
+    for path in (options.roster, options.authority, options.key, options.root_certificates, options.auth_key):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{path} is not a file; see f2ed node --help")
+    if options.app_user and options.app_secret is not None:
+        raise ConfigError("--app-user and --app-secret; an executor that is started apart has its own user")
+
+
+def guard_flower(gate: Gate) -> None:
+    """Put the gate into this process's Flower, and turn off what reaches other hosts."""
+    replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
+    replace(start_client_internal, "FAB_VERIFICATION_ERROR", REFUSED)
+    replace(start_client_internal, "http_request_response", gate.guard(start_client_internal.http_request_response))
+    connect = fleet_http_client.FleetHttpClient.__init__
+
+    def without_redirects(self: Any, *args: Any, **settings: Any) -> None:
+        connect(self, *args, **settings)
+        replace(self._client, "follow_redirects", False)
+
+    replace(fleet_http_client.FleetHttpClient, "__init__", without_redirects)
+
+
+def app_command(user: str, command: Sequence[str]) -> list[str]:
+    """Return a command as another user, with that user's groups and without any privilege or a way to get one."""
+    if not user:
+        return list(command)
+    try:
+        who = pwd.getpwnam(user)
+    except KeyError:
+        raise ConfigError(f"there is no user {user}; create one with: useradd --system {user}") from None
+    if os.geteuid() != 0:
+        raise ConfigError(f"only root may run apps as {user}; start f2ed node as root, or f2ed executor as {user}")
+    if who.pw_uid in (0, os.geteuid()):
+        raise ConfigError(f"{user} is the node's own user; apps need another one")
+    dropped = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
+    return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", *dropped, *command]
+
+
+def app_environment(environment: Mapping[str, str], further: Sequence[str]) -> dict[str, str]:
+    """Return the environment of apps: what they need, and nothing that may be a secret of the node."""
+    return {name: environment[name] for name in (*_PASSED, *further) if name in environment} | _QUIET
+
+
+def _arguments(options: NodeOptions, trusted: Path, secret: Path) -> list[str]:
+    ours = {"f2ed-key": options.key, "f2ed-roster": options.roster, "f2ed-authority": options.authority}
+    config = " ".join(f'{name}="{path.resolve()}"' for name, path in ours.items())
+    found = [
+        *("--superlink", options.superlink, "--root-certificates", str(options.root_certificates)),
+        *("--host", HOST, "--port", str(options.port)),
+        *("--isolation", "process", "--superexec-auth-secret-file", str(secret)),
+        *("--trusted-entities", str(trusted)),
+        *("--node-config", f"{config} {options.node_config}".strip()),
+        *options.further,
+    ]
+    return found if options.auth_key is None else [*found, "--auth-supernode-private-key", str(options.auth_key)]
+
+
+def _start_executor(options: NodeOptions, secret: bytes) -> None:
+    address = f"{HOST}:{options.port}"
+    command = [sys.executable, "-P", "-m", "f2ed.flower.executor", address, str(os.getpid())]
+    process = subprocess.Popen(  # noqa: S603  our own command
+        app_command(options.app_user, command),
+        stdin=subprocess.PIPE,
+        cwd="/",
+        env=app_environment(os.environ, options.app_variables),
+    )
+    stopping = threading.Event()
+
+    def stop() -> None:
+        stopping.set()
+        process.terminate()
+
+    def watch() -> None:
+        process.wait()
+        # A signal to all processes of the node ends this one first.
+        if not stopping.wait(_GRACE):
+            _end("the executor of apps has ended")
+
+    _at_the_end(stop)
+    assert process.stdin is not None  # noqa: S101  it was asked for
+    with process.stdin as given:
+        given.write(secret)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _at_the_end(what: Callable[[], Any]) -> None:
+    """Do something when the process ends, whether Flower ends it or this module does."""
+    add_exit_handler(what)
+    atexit.register(what)
+
+
+def _end(why: str) -> None:
+    """End this process at once, with all its threads: a supervisor starts it again."""
+    _log.error("f2ed: %s; this node stops", why)
+    atexit._run_exitfuncs()  # noqa: SLF001  os._exit runs none
+    os._exit(1)
