@@ -55,7 +55,7 @@ def test_commands_are_grouped(shown):
     assert positions == sorted(positions)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("roster", "records", "up")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("roster", "records", "up", "app")])
 def test_the_help_of_a_command_keeps_its_example(name, capsys):
     with pytest.raises(SystemExit):
         app([name, "--help"])

@@ -147,7 +147,7 @@ def test_an_app_that_is_approved_later_needs_no_restart(bench, tmp_path):
     assert runs(bench.send(other, gate=gate, run=named), other)
 
 
-def test_a_roster_that_was_changed_approves_nothing(bench, stranger):
+def test_a_roster_that_was_changed_approves_nothing(bench):
     gate, text = bench.gate(), bench.roster.read_text()
     bench.roster.write_text(text.replace("clinics/good 1.0.0", "clinics/good 1.0.1"))
     assert bench.roster.read_text() != text
@@ -212,7 +212,7 @@ def test_the_start_is_refused_where_flower_follows_redirects(bench):
 
 def test_a_message_for_an_app_that_was_revoked_meanwhile_is_answered_with_an_error(bench, tmp_path):
     gate, sent, pushed = bench.gate(), [], []
-    message = next(iter([each for each in [_message()]]))
+    message = _message()
 
     def send(reply, tree, _seconds):
         sent.append(reply)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.roster import App, Roster
 
-__all__ = ["Bundle", "change_apps", "check_app", "describe"]
+__all__ = ["Bundle", "change_apps", "check_app", "describe", "is_unpinned"]
 
 _PROJECT = "pyproject.toml"
 _MOST = 1 << 20
@@ -59,13 +59,18 @@ def check_app(roster: Roster, sha256: bytes) -> None:
     """Refuse an app that the authority did not sign, unless the roster accepts any app by the name of that risk."""
     if any(app.sha256 == sha256 for app in roster.apps):
         return
-    if not roster.apps and "unpinned-app" in roster.accepted:
+    if is_unpinned(roster):
         return
     approved = ", ".join(app.name for app in roster.apps) or "no app"
     raise Refusal(
         f"the app with SHA-256 {sha256.hex()} is not approved: serial {roster.serial} of the roster {roster.name!r} "
         f"approves {approved}; the authority approves more with f2ed roster sign --app"
     )
+
+
+def is_unpinned(roster: Roster) -> bool:
+    """Return whether any app may run: none is approved, and that risk is accepted by its name."""
+    return not roster.apps and "unpinned-app" in roster.accepted
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 from flwr.supercore import telemetry
 from flwr.supercore.exit import add_exit_handler
 from flwr.supernode import fleet_http_client, start_client_internal
-from flwr.supernode.cli import flower_supernode as supernode
+from flwr.supernode.cli import flower_supernode
+from flwr.supernode.fleet_http_connection import http_request_response
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
@@ -89,7 +90,7 @@ def start(options: NodeOptions) -> None:
         write_atomic(options.app_secret, secret, mode=0o640)
     sys.argv = ["flower-supernode", *_arguments(options, trusted, home / "secret")]
     try:
-        supernode.flower_supernode()
+        flower_supernode()
     except Exception as error:  # noqa: BLE001  Flower's HTTP thread would keep a node alive that does nothing
         _log.error("f2ed: the SuperNode failed", exc_info=error)
     _end("the SuperNode's loop has ended")
@@ -120,7 +121,7 @@ def guard_flower(gate: Gate) -> None:
     """Put the gate into this process's Flower, and turn off what reaches other hosts."""
     replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
     replace(start_client_internal, "FAB_VERIFICATION_ERROR", REFUSED)
-    replace(start_client_internal, "http_request_response", gate.guard(start_client_internal.http_request_response))
+    replace(start_client_internal, "http_request_response", gate.guard(http_request_response))
     connect = fleet_http_client.FleetHttpClient.__init__
 
     def without_redirects(self: Any, *args: Any, **settings: Any) -> None:

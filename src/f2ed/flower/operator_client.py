@@ -6,11 +6,11 @@ certificate of the operators' CA.
 
 import ssl
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flwr.cli.app import app
 from flwr.supercore import telemetry
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.protobuf.client import ProtobufClient
@@ -26,6 +26,9 @@ def run_flwr(words: Sequence[str], certificate: Path, key: Path) -> None:
     with_certificate(certificate, key)
     replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
     sys.argv = ["flwr", *words]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Of a package that Flower uses.
+        from flwr.cli.app import app  # noqa: PLC0415  builds the whole command line as it is imported
     app()
 
 

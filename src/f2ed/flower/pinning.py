@@ -30,7 +30,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.run import Run
 
 from f2ed.core.errors import F2edError, Refusal
-from f2ed.deployment.apps import check_app
+from f2ed.deployment.apps import check_app, is_unpinned
 from f2ed.deployment.keyfiles import read_public
 from f2ed.deployment.roster import Roster, check_signature, read_roster
 
@@ -59,6 +59,11 @@ class Gate:
         """Whom Flower is to trust: the key of this gate alone."""
         public = self._key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
         return {_ENTITY: public.decode()}
+
+    @property
+    def unpinned(self) -> bool:
+        """Whether the roster takes the risk of any app."""
+        return is_unpinned(self.roster())
 
     def roster(self) -> Roster:
         """Return the roster; raise unless the authority signed exactly this file."""
