@@ -40,7 +40,7 @@ from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
 from f2ed.protocol.primitives.crypto import public_key
 from f2ed.protocol.primitives.ring import Ring
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean, encode
-from f2ed.protocol.secagg import shamir
+from f2ed.protocol.secagg import encapsulate, shamir
 from f2ed.protocol.secagg.client import respond
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.member import Member
@@ -298,6 +298,7 @@ class Shard:
             model=MODEL,
             contribution=contribution,
             entropy=os.urandom(32),
+            encapsulate=encapsulate,
         )
         self.timing.client[name].append(perf_counter() - start - sum(encoding))
         self.timing.up[name].append(len(answer.reply))
@@ -447,7 +448,15 @@ def probe(mode: str, n: int, s: int, d: int) -> dict:
             start = perf_counter()
             member = Member(id=client, signing_key=secrets[client], roster=roster, job="benchmark")
             given = contribution(update, client, key=os.urandom(32))
-            answer = respond(member, states[client], request, model=MODEL, contribution=given, entropy=os.urandom(32))
+            answer = respond(
+                member,
+                states[client],
+                request,
+                model=MODEL,
+                contribution=given,
+                entropy=os.urandom(32),
+                encapsulate=encapsulate,
+            )
             assert answer.refusal is None, answer.refusal
             states[client] = answer.state
             spent[0] += perf_counter() - start

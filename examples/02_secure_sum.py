@@ -14,7 +14,7 @@ import numpy as np
 
 import f2ed
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, public_key, respond
+from f2ed.protocol.secagg import Member, encapsulate, public_key, respond
 
 
 class Client:
@@ -34,6 +34,7 @@ class Client:
             model=model,
             contribution=contribution(self.update, self.member.id, key=os.urandom(32)),
             entropy=os.urandom(32),
+            encapsulate=encapsulate,
         )
         self.state = answer.state
         return answer.reply

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from f2ed.core.errors import PeerError
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg import Member, Terms, public_key, respond, secure_sum
+from f2ed.protocol.secagg import Member, Terms, encapsulate, public_key, respond, secure_sum
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, SignedKey, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -164,7 +164,15 @@ MEMBER = Member(id=1, signing_key=bytes([1]) * 32, roster=ROSTER, job="fuzz")
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(st.binary(max_size=200), mutated()))
 def test_a_client_answers_any_bytes_with_a_message(data):
-    answer = respond(MEMBER, b"", data, model=SEED, contribution=lambda _: np.zeros(4, np.uint32), entropy=SEED)
+    answer = respond(
+        MEMBER,
+        b"",
+        data,
+        model=SEED,
+        contribution=lambda _: np.zeros(4, np.uint32),
+        entropy=SEED,
+        encapsulate=encapsulate,
+    )
     assert answer.reply
 
 
@@ -203,6 +211,7 @@ def test_a_mutated_reply_at_any_step_never_stops_the_server(at, seed):
             answer = respond(
                 members[client], states[client], request, model=SEED,
                 contribution=lambda _: np.zeros(4, np.uint32), entropy=rng.bytes(32), threads=1,
+                encapsulate=encapsulate,
             )  # fmt: skip
             states[client], replies[client] = answer.state, answer.reply
         if step == at:

@@ -22,7 +22,7 @@ from f2ed.core.errors import PeerError
 from f2ed.learning import Data, Samples, flatten
 from f2ed.protocol.aggregation import Protocol, Task, contribution, shard_means
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Member, Ring, Upload, Words, public_key, read_reply, respond, write
+from f2ed.protocol.secagg import Member, Ring, Upload, Words, encapsulate, public_key, read_reply, respond, write
 from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import ClientId, assign_shards
 
@@ -103,6 +103,7 @@ class _Clients:
             model=self._digests[client],
             contribution=contribution(self._updates[client], client, key=self._rng.bytes(32)),
             entropy=self._rng.bytes(32),
+            encapsulate=encapsulate,
             threads=1,
         )
         self._states[client] = answer.state

@@ -25,7 +25,7 @@ from f2ed.flower.handover import arrays_of, check_records, clean_context, clean_
 from f2ed.flower.wire import ARRAYS, OURS, Hello, hello_text, reply_content
 from f2ed.protocol.aggregation import check_length, contribution, opening_cost, random_words
 from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg import Opening, Refused, Terms, Words, read_request, respond, write
+from f2ed.protocol.secagg import Opening, Refused, Terms, Words, encapsulate, read_request, respond, write
 
 __all__ = ["protect"]
 
@@ -106,7 +106,15 @@ def _step(me: Identity, context: Context, message: Message, request: bytes, trai
             _agree_to_train(me, terms, coordinates)
             return _trained(me, context, given, terms, train)
 
-        answer = respond(member, kept.state, request, model=model, contribution=update_words, entropy=os.urandom(32))
+        answer = respond(
+            member,
+            kept.state,
+            request,
+            model=model,
+            contribution=update_words,
+            entropy=os.urandom(32),
+            encapsulate=encapsulate,
+        )
         desk.write(Kept(answer.state, model))
         if me.rounds is not None and isinstance(asked, Opening) and asked.begins_round and not answer.refusal:
             me.rounds.spend(asked.terms.round)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, public_key, respond
+from f2ed.protocol.secagg import Member, encapsulate, public_key, respond
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["MemoryExchange", "SimulatedClients"]
@@ -111,6 +111,7 @@ class MemoryExchange:
                 model=self._model,
                 contribution=contribution(self._updates[client], client, key=rounding),
                 entropy=os.urandom(32),
+                encapsulate=encapsulate,
                 threads=1,
             )
         except ConfigError as error:

@@ -24,7 +24,7 @@ from f2ed.protocol.aggregation import (
 )
 from f2ed.protocol.dp import Noise, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.secagg import Member, public_key, respond
+from f2ed.protocol.secagg import Member, encapsulate, public_key, respond
 from f2ed.protocol.sharding import assign_shards
 
 MODEL = hashlib.sha256(b"model").digest()
@@ -66,6 +66,7 @@ class InMemory:
             model=self.models[client],
             contribution=lambda terms: self.encoded(client, terms),
             entropy=secret("entropy", client, self.calls),
+            encapsulate=encapsulate,
             threads=1,
         )
         self.states[client] = answer.state

@@ -7,9 +7,11 @@ import msgspec
 import numpy as np
 
 from f2ed.core.randomness import stream
+from f2ed.protocol.primitives.hybrid import Encapsulated
 from f2ed.protocol.secagg import Member, Terms, public_key, respond, scheme_of, secure_sum
 from f2ed.protocol.secagg import state as client_state
 from f2ed.protocol.secagg.schemes import phases
+from tests.protocol.primitives.mlkem_reference import seeded
 
 MODEL = hashlib.sha256(b"the global model").digest()
 STEPS = {
@@ -74,6 +76,7 @@ class Shard:
         dtype = {16: np.uint16, 64: np.uint64}.get(self.terms.ring, np.uint32)
         self.vectors = {i: stream(seed, "vector", i).integers(0, high, self.terms.length, dtype=dtype) for i in ids}
         self.calls = 0
+        self.encapsulated: dict[int, list[tuple[str, str]]] = {}
 
     def respond(self, client: int, request: bytes) -> bytes:
         self.calls += 1
@@ -84,11 +87,18 @@ class Shard:
             model=self.models[client],
             contribution=lambda terms: self.vectors[client].copy(),  # noqa: ARG005
             entropy=secret(self.seed, "entropy", client, self.calls),
+            encapsulate=lambda public: self._encapsulate(client, public),
         )
         self.states[client] = answer.state
         if answer.refusal is not None:
             self.refusals[client] = answer.refusal
         return answer.reply
+
+    def _encapsulate(self, client: int, public: bytes) -> Encapsulated:
+        """Make exact ciphertexts, and note them by client."""
+        made = seeded(self.seed, "encapsulation", client, self.calls)(public)
+        self.encapsulated.setdefault(client, []).append((made.ciphertext.hex(), made.secret.hex()))
+        return made
 
     def run(
         self,

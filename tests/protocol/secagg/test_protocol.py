@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.ring import WIDTHS
-from f2ed.protocol.secagg import respond, secure_sum
+from f2ed.protocol.secagg import encapsulate, respond, secure_sum
 from tests.protocol.secagg.shard_driver import MODEL, STEPS, Shard
 
 MODES = ("all-or-nothing", "dropout-tolerant", "clear")
@@ -211,7 +211,9 @@ def test_a_model_that_is_not_a_digest_is_the_callers_mistake():
 def test_entropy_of_another_length_is_the_callers_mistake(entropy):
     shard = Shard(3)
     with pytest.raises(ConfigError, match="fresh ones"):
-        respond(shard.members[1], b"", b"", model=MODEL, contribution=np.zeros, entropy=entropy)
+        respond(
+            shard.members[1], b"", b"", model=MODEL, contribution=np.zeros, entropy=entropy, encapsulate=encapsulate
+        )
 
 
 def test_a_vector_that_does_not_fit_the_terms_is_the_callers_mistake():

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.secagg import Member, public_key
+from f2ed.protocol.secagg import Member, encapsulate, public_key
 from f2ed.protocol.secagg.client import step as take_step
 from f2ed.protocol.secagg.member import StepInput
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, read_reply, write
@@ -126,7 +126,7 @@ def test_a_victim_assigned_among_accomplices_refuses():
     member = Member(
         id=VICTIM, signing_key=secret(0, "identity", VICTIM), roster=roster, job="test", shard=lambda _: mine
     )
-    given = StepInput(MODEL, np.zeros, bytes(32))
+    given = StepInput(MODEL, np.zeros, bytes(32), encapsulate)
     accomplices = tuple(sorted({VICTIM, *(i for i in roster if i not in mine)}))[: len(mine)]
     assert VICTIM in accomplices
     with pytest.raises(Refusal, match="not those that the roster, the round and the seed assign"):

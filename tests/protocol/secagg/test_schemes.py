@@ -10,7 +10,7 @@ import pytest
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.aggregation import Protocol
-from f2ed.protocol.secagg import Mode, ModeChoice, choose_mode, respond, scheme_of, secure_sum
+from f2ed.protocol.secagg import Mode, ModeChoice, choose_mode, encapsulate, respond, scheme_of, secure_sum
 from f2ed.protocol.secagg.gather import Adder, gather
 from f2ed.protocol.secagg.member import begin, masked_upload
 from f2ed.protocol.secagg.messages import Message, Opening, Request, Upload, read_reply, write
@@ -219,7 +219,7 @@ def test_messages_and_phases_of_a_new_scheme_are_read_while_it_is_registered():
     assert isinstance(load(shard.states[1], "test").phase, Greeted)
     answer = respond(
         shard.members[1], shard.states[1], write(AskWords()), model=MODEL,
-        contribution=lambda _: np.zeros(20, np.uint32), entropy=secret("toy"),
+        contribution=lambda _: np.zeros(20, np.uint32), entropy=secret("toy"), encapsulate=encapsulate,
     )  # fmt: skip
     assert read_reply(Upload, answer.reply, payload=80).payload == bytes(80)
 

@@ -6,6 +6,7 @@ from typing import final
 import msgspec
 
 from f2ed.protocol.dp.cost import privacy_cost
+from f2ed.protocol.primitives.hybrid import HYBRID, Agreement
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import MaskedMode, ModeChoice, Terms, choose_mode, scheme_of
 from f2ed.protocol.secagg.schemes import Clear, Quorum
@@ -27,6 +28,8 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     min_crowd: int | None = None
     """The smallest number of members whose sum may be opened, in schemes that tolerate dropouts; never less than
     what is safe for the shard."""
+    agreement: Agreement = HYBRID
+    """How two members agree on a secret; `x25519` alone costs less and falls to a quantum computer."""
 
     def mode_for(self, members: int) -> MaskedMode:
         """Return the mode of a shard with this many members."""
@@ -122,4 +125,5 @@ def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, ta
         noise=task.noise,
         carriers=carriers,
         groups=tuple(group for group in task.groups if group[0] in members),
+        agreement=protocol.agreement,
     )

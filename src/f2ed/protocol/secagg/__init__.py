@@ -5,6 +5,7 @@ The schemes, the names of their modes and the default choice are in `schemes`.
 """
 
 from f2ed.protocol.primitives.crypto import public_key
+from f2ed.protocol.primitives.hybrid import encapsulate
 from f2ed.protocol.primitives.ring import Ring, Width, Words
 from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.client import Answer, respond
@@ -39,6 +40,7 @@ __all__ = [
     "Words",
     "check",
     "choose_mode",
+    "encapsulate",
     "public_key",
     "read_reply",
     "read_request",

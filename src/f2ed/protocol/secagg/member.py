@@ -6,6 +6,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.core.errors import Refusal
+from f2ed.protocol.primitives.hybrid import Encapsulate
 from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload
@@ -65,6 +66,7 @@ class StepInput(NamedTuple):
     model: bytes
     contribution: Contribution
     entropy: bytes
+    encapsulate: Encapsulate
     threads: int = 2
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from msgspec import Meta
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.crypto import KEY_BYTES, digest
 from f2ed.protocol.primitives.fields import fields, unsigned
+from f2ed.protocol.primitives.hybrid import HYBRID, Agreement
 from f2ed.protocol.primitives.ring import Width
 from f2ed.protocol.sharding import ClientId
 
@@ -65,6 +66,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
         Meta(max_length=MAX_MEMBERS),
     ] = ()
     """The members in groups, of which every opened sum takes all or none; empty if everyone is their own group."""
+    agreement: Agreement = HYBRID
+    """How two members agree on a secret."""
 
     def weight(self, client: ClientId) -> int:
         """Return a member's public weight; with equal weights everyone has the cap, which is 1."""
@@ -125,4 +128,5 @@ def _who(terms: Terms, roster: Mapping[ClientId, bytes]) -> tuple[bytes, ...]:
         unsigned(len(terms.members)),
         *keys,
         terms.mode.encode(),
+        terms.agreement.encode(),
     )

@@ -1,19 +1,17 @@
 """Write the transcript vectors of the secure aggregation: `python -m tests.protocol.secagg.vectors.generate`.
 
-`secagg_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply, and the sum.
-`secagg_bad.json` holds single messages that must be refused, with what the refusal must contain: to a client in a given
-state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given.
+Each scheme has two files. `…_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply,
+and the sum. `…_bad.json` holds single messages that must be refused, with what the refusal must contain: to a client in
+a given state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given, and
+encapsulated what each ML-KEM key was answered with, as (ciphertext, secret).
 """
 
 import json
 from pathlib import Path
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
-from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg.keys import epoch_key_text
-from f2ed.protocol.secagg.messages import SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.messages import Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -24,14 +22,13 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Reveal,
     Shares,
 )
-from f2ed.protocol.secagg.terms import bind
-from tests.protocol.secagg.shard_driver import MODEL, Shard, secret
+from tests.protocol.secagg.shard_driver import Shard
+from tests.protocol.secagg.vectors import all_or_nothing
+from tests.protocol.secagg.vectors.transcript import good, setting
 
 HERE = Path(__file__).parent
 
 GOOD = {
-    "all-or-nothing, four members": {"size": 4, "mode": "all-or-nothing"},
-    "all-or-nothing, three members, 16-bit ring": {"size": 3, "mode": "all-or-nothing", "ring": 16, "bits": 12},
     "dropout-tolerant, nobody drops": {"size": 4},
     "dropout-tolerant, packed 24-bit ring, public weights": {
         "size": 3, "ring": 24, "bits": 20, "weights": (1, 2, 3), "weight_cap": 3,
@@ -100,48 +97,6 @@ TO_SERVER = {
 }  # fmt: skip
 
 
-def setting(shard: Shard) -> dict:
-    """Describe what all parties hold before the round."""
-    return {
-        "terms": dict(zip(shard.terms.__struct_fields__, to_builtins(shard.terms), strict=True)),
-        "signing_keys": {str(c): key.hex() for c, key in shard.signing.items()},
-        "roster": {str(c): key.hex() for c, key in shard.roster.items()},
-        "model": MODEL.hex(),
-        "context": bind(shard.terms, shard.roster, MODEL).hex(),
-        "vectors": {str(c): [int(word) for word in vector] for c, vector in shard.vectors.items()},
-    }
-
-
-def good(name: str, size: int, drop: tuple[str, int] | None = None, mode: str = "dropout-tolerant", **changes) -> dict:
-    shard, messages, asked = Shard(size, mode, seed=name, length=6, **changes), [], {}
-
-    def request(_step, client, data):
-        asked[client] = data
-        return data
-
-    def reply(step, client, data):
-        entropy = secret(shard.seed, "entropy", client, shard.calls)
-        messages.append(
-            {
-                "step": step,
-                "client": client,
-                "entropy": entropy.hex(),
-                "request": asked[client].hex(),
-                "reply": data.hex(),
-            }
-        )
-        return data
-
-    outcome = shard.run(drop=lambda step, client: (step, client) == drop, request=request, reply=reply)
-    return {
-        "name": name,
-        **setting(shard),
-        "messages": messages,
-        "survivors": list(outcome.survivors),
-        "sum": shard.total_of(outcome),
-    }
-
-
 def bad_for_client(name: str, step: str, change, refusal: str) -> dict:
     shard, found = Shard(5, seed=name, length=6), {}
 
@@ -172,33 +127,13 @@ def bad_for_server(name: str, step: str, kind: type, change, reason: str) -> dic
     }  # fmt: skip
 
 
-def bad_epoch_key() -> dict:
-    """Return an epoch key that was signed for another epoch."""
-    name = "the key of another epoch"
-    shard = Shard(3, "all-or-nothing", seed=name, length=6)
-    found = {}
-
-    def request(step, client, data):
-        if (step, client) != ("upload", 2):
-            return data
-        ask = read_request(data)
-        stale = SignedKey(1, ask.keys[0].key, bytes(64))
-        stale = replace(stale, signature=sign(shard.signing[1], epoch_key_text(bytes(32), stale)))
-        data = write(replace(ask, keys=(stale, *ask.keys[1:])))
-        found.update(state=shard.states[2].hex(), request=data.hex())
-        return data
-
-    shard.run(request=request)
-    return {"name": name, "client": 2, **setting(shard), **found, "refusal": "does not verify"}
-
-
 def build() -> dict[str, dict]:
     """Return the contents of the files by name."""
-    return {
-        "secagg_good.json": {"version": 1, "rounds": [good(name, **how) for name, how in GOOD.items()]},
-        "secagg_bad.json": {
-            "version": 1,
-            "to_client": [*(bad_for_client(name, *how) for name, how in TO_CLIENT.items()), bad_epoch_key()],
+    return all_or_nothing.build() | {
+        "dropout_tolerant_good.json": {"version": 3, "rounds": [good(name, **how) for name, how in GOOD.items()]},
+        "dropout_tolerant_bad.json": {
+            "version": 3,
+            "to_client": [bad_for_client(name, *how) for name, how in TO_CLIENT.items()],
             "to_server": [bad_for_server(name, *how) for name, how in TO_SERVER.items()],
         },
     }
