@@ -1,7 +1,7 @@
 """Hybrid key agreement: X25519 (RFC 7748) and ML-KEM-768 (FIPS 203) together.
 
-The agreed secret stays secret while either of the two holds: uploads that are recorded today outlive X25519 if a quantum
-computer comes. Nothing here draws randomness but `encapsulate`, whose library has no seeded form; drivers inject it.
+The agreed secret stays secret while either of the two holds: uploads that are recorded today may outlive X25519.
+Nothing here draws randomness but `encapsulate`, whose library has no seeded form; drivers inject it.
 """
 
 from collections.abc import Callable
@@ -162,6 +162,6 @@ def _public_kem_key(public: bytes) -> MLKEM768PublicKey:
 
 def _unsupported() -> ConfigError:
     return ConfigError(
-        f"the agreement {HYBRID!r} needs ML-KEM-768, which the cryptography package of this installation lacks; install "
-        "its wheel (pip install 'cryptography>=48'), or build it with OpenSSL 3.5 or later"
+        f"the agreement {HYBRID!r} needs ML-KEM-768, which the cryptography package of this installation lacks; "
+        "install its wheel (pip install 'cryptography>=48'), or build it with OpenSSL 3.5 or later"
     )

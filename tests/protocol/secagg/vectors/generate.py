@@ -2,8 +2,8 @@
 
 Each scheme has two files. `…_good.json` holds whole rounds: fixed keys, entropy and integers, every request and reply,
 and the sum. `…_bad.json` holds single messages that must be refused, with what the refusal must contain: to a client in
-a given state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given, and
-encapsulated what each ML-KEM key was answered with, as (ciphertext, secret).
+a given state, or to a server that awaits a reply. All bytes are in hexadecimal; entropy is what each step was given,
+and encapsulated what each ML-KEM key was answered with, as (ciphertext, secret).
 """
 
 import json
