@@ -13,7 +13,7 @@ GROUPS = {
     "Research": ("run", "list", "data", "reproduce"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
-    "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator"),
+    "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator", "log"),
 }
 """The commands as `f2ed --help` shows them, each in the module of its name."""
 

@@ -1,0 +1,23 @@
+"""The transparency log: signed lines by every node and the server, and the checks that compare them."""
+
+from f2ed.deployment.transparency.chain import Authors, Checked
+from f2ed.deployment.transparency.compare import Comparison, compare_logs, verify_logs
+from f2ed.deployment.transparency.findings import MEANINGS, Finding
+from f2ed.deployment.transparency.heads import Heads
+from f2ed.deployment.transparency.lines import Line, read_line, write_line
+from f2ed.deployment.transparency.store import LogFile
+
+__all__ = [
+    "MEANINGS",
+    "Authors",
+    "Checked",
+    "Comparison",
+    "Finding",
+    "Heads",
+    "Line",
+    "LogFile",
+    "compare_logs",
+    "read_line",
+    "verify_logs",
+    "write_line",
+]

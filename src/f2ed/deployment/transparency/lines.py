@@ -1,0 +1,272 @@
+"""One line of a transparency log: what its author did or was told, chained to the line before and signed.
+
+A line is canonical JSON: the text that was signed is the text that decoding and encoding gives again. Lines hold
+digests, ids, names and public reasons. They hold no update, no setting and no key.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias, final
+
+import msgspec
+from msgspec import Meta
+
+from f2ed.core.errors import PeerError
+from f2ed.protocol.primitives.crypto import sign, verify
+from f2ed.protocol.primitives.fields import fields
+
+__all__ = [
+    "GENESIS",
+    "MOST_BYTES",
+    "SERVER",
+    "Began",
+    "Boot",
+    "Complaint",
+    "Confirmed",
+    "Equivocation",
+    "Event",
+    "KeyGiven",
+    "KeysSeen",
+    "Line",
+    "Pinned",
+    "Refused",
+    "Repaired",
+    "RoundClosed",
+    "ShardOutcome",
+    "Uploaded",
+    "check_line",
+    "line_digest",
+    "line_now",
+    "read_line",
+    "signed_line",
+    "write_line",
+]
+
+SERVER = -1
+"""The author of the server's log; all other authors are clients, by their ids."""
+GENESIS = bytes(32)
+"""In place of a line before the first."""
+MOST_BYTES = 1 << 16
+"""Of a line that a node sends."""
+
+Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Reason = Annotated[str, Meta(max_length=500)]
+
+
+class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
+    """What a line says."""
+
+
+@final
+class Boot(_Event, frozen=True, tag="boot"):
+    """The first line of an author."""
+
+
+@final
+class Pinned(_Event, frozen=True, tag="pinned"):
+    """From here on the author follows the roster that the line names."""
+
+
+@final
+class KeyGiven(_Event, frozen=True, tag="key"):
+    """A node gave its key of an epoch."""
+
+    epoch: Number
+    key: Digest
+    """Of the reply with the key."""
+
+
+class InRound(_Event, frozen=True):
+    """An event of a round in a shard."""
+
+    round: Number
+    shard: Number
+    ctx: Digest
+    """The context that binds every mask: terms, members and input."""
+
+
+@final
+class Began(InRound, frozen=True, tag="began"):
+    """A node agreed to take part in a round: this is what it was told."""
+
+    job: Annotated[str, Meta(max_length=128)]
+    input: Digest
+    """Of all that training sees: model, settings, run config."""
+    members: Digest
+    """Of the ids of the shard's members."""
+    keyset: Annotated[bytes, Meta(max_length=32)] = b""
+    """Digest of all members' keys, where they are known when the round begins."""
+
+
+@final
+class KeysSeen(InRound, frozen=True, tag="keys"):
+    """A node was shown the keys of the round."""
+
+    keyset: Digest
+
+
+@final
+class Uploaded(InRound, frozen=True, tag="uploaded"):
+    """A node's masked upload left."""
+
+
+@final
+class Confirmed(InRound, frozen=True, tag="confirmed"):
+    """A node signed who is in the sum."""
+
+    survivors: tuple[Number, ...]
+
+
+@final
+class Complaint(InRound, frozen=True, tag="complaint"):
+    """A node could not use what another member dealt to it."""
+
+    dealers: tuple[Number, ...]
+
+
+@final
+class Refused(_Event, frozen=True, tag="refused"):
+    """A node refused a request, for a reason that depends on public data alone."""
+
+    reason: Reason
+
+
+@final
+class Repaired(_Event, frozen=True, tag="repaired"):
+    """A crash left bytes that are no line. They stay in the file, before this line."""
+
+    size: Number
+    torn: Digest
+    """SHA-256 of these bytes."""
+
+
+@final
+class ShardOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the server says about one shard of a round."""
+
+    shard: Number
+    ctx: Digest
+    survivors: tuple[Number, ...]
+    """Empty if the shard stayed closed."""
+    opened: Annotated[bytes, Meta(max_length=32)] = b""
+    """Digest of the context and of the mean that was opened."""
+    dropped: dict[str, Reason] = {}
+    """By the names on the roster."""
+
+
+@final
+class RoundClosed(_Event, frozen=True, tag="round"):
+    """What the server says about a round."""
+
+    round: Number
+    job: Annotated[str, Meta(max_length=128)]
+    input: Digest
+    before: Digest
+    """Of the model."""
+    after: Digest
+    shards: tuple[ShardOutcome, ...]
+    heads: "tuple[Line, ...]" = ()
+    """The newest line of each node that answered since the round before."""
+
+
+@final
+class Equivocation(_Event, frozen=True, tag="equivocation"):
+    """The server received two lines of one author with the same number."""
+
+    lines: "tuple[Line, Line]"
+
+
+Event: TypeAlias = (
+    Boot
+    | Pinned
+    | KeyGiven
+    | Began
+    | KeysSeen
+    | Uploaded
+    | Confirmed
+    | Complaint
+    | Refused
+    | Repaired
+    | RoundClosed
+    | Equivocation
+)
+
+
+@final
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An event in its place."""
+
+    at: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    """By the author's clock."""
+    by: Annotated[int, Meta(ge=SERVER, le=2**63 - 1)]
+    data: Event
+    previous: Digest
+    """SHA-256 of the line before, with its signature."""
+    roster: Digest
+    serial: Number
+    seq: Number
+    """Counts the author's lines from 0."""
+    signature: Annotated[bytes, Meta(max_length=64)] = b""
+
+    def __post_init__(self) -> None:
+        """Refuse a node's line with an event of the server, and the other way round."""
+        if not isinstance(self.data, Boot | Pinned | Repaired) and (self.by == SERVER) != isinstance(
+            self.data, RoundClosed | Equivocation
+        ):
+            raise ValueError(f"an event {type(self.data).__name__} by author {self.by}")
+
+
+_decode = msgspec.json.Decoder(Line).decode
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def write_line(line: Line) -> bytes:
+    """Return a line's canonical text, without the newline."""
+    return _encode(line)
+
+
+def read_line(text: bytes) -> Line:
+    """Read a line, or raise `PeerError` unless it is the canonical text of one."""
+    try:
+        line = _decode(text)
+    except (ValueError, RecursionError) as error:
+        raise PeerError(f"not a line of a log: {error}") from None
+    if _encode(line) != text:
+        raise PeerError("a line of a log that is not in its canonical form")
+    return line
+
+
+def line_digest(line: Line) -> bytes:
+    """Return what the next line names: SHA-256 of the whole line."""
+    return hashlib.sha256(_encode(line)).digest()
+
+
+def line_now(by: int, data: Event, *, after: Line | None, roster: bytes, serial: int) -> Line:
+    """Return the next line of an author, not signed yet."""
+    return Line(
+        at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        by=by,
+        data=data,
+        previous=GENESIS if after is None else line_digest(after),
+        roster=roster,
+        serial=serial,
+        seq=0 if after is None else after.seq + 1,
+    )
+
+
+def signed_line(line: Line, key: bytes, *, lineage: str) -> Line:
+    """Sign a line for a federation; in another one the signature does not verify."""
+    return msgspec.structs.replace(line, signature=sign(key, _text(line, lineage)))
+
+
+def check_line(line: Line, key: bytes, *, lineage: str) -> None:
+    """Raise `PeerError` unless this key signed this line in this federation."""
+    try:
+        verify(key, _text(line, lineage), line.signature)
+    except PeerError:
+        raise PeerError(f"line {line.seq} of a log was not signed by its author in this federation") from None
+
+
+def _text(line: Line, lineage: str) -> bytes:
+    return fields(b"f2ed log line 1", lineage.encode(), _encode(msgspec.structs.replace(line, signature=b"")))
