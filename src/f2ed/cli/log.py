@@ -27,11 +27,16 @@ __all__ = ["log"]
 
 log = App(
     name="log",
-    help="Check and compare the signed logs of nodes and server: what each was told, and where that differs.",
+    help="""Check and compare the signed logs of nodes and server.
+
+    Each says what its author was told and did.
+
+    Example: f2ed log compare hospital_a.log hospital_b.log server.log --roster roster.json
+    """,
 )
 
-_Files = Annotated[
-    tuple[Path, ...], Parameter(help="Logs of nodes (in their state folders) and of the server (beside its records).")
+_File = Annotated[
+    Path, Parameter(help="Logs of nodes (in their state folders) and of the server (beside its records).")
 ]
 _Rosters = Annotated[
     list[Path],
@@ -54,12 +59,12 @@ def key(path: Annotated[Path, Parameter(help="Where the private key goes, such a
     public = write_pair(path, os.urandom(32))
     sys.stdout.write(
         f"The private key is {path}: it stays on the server, which is given it as server_key.\n"
-        f"Give {public} to the authority, which signs it into the roster: f2ed roster sign … --server {public}\n"
+        f"Give {public} to the authority, which puts it on the roster and signs: f2ed roster server roster.json {public}\n"
     )
 
 
 @log.command
-def verify(*files: _Files, roster: _Rosters, json: _Json = False) -> None:
+def verify(*files: _File, roster: _Rosters, json: _Json = False) -> None:
     """Check logs: chain, signatures, numbers without gaps, each round begun once. The exit status is 1 if not.
 
     With the log of the server, the lines that it kept of a node must be in the node's log. The files of one log may be
@@ -73,7 +78,7 @@ def verify(*files: _Files, roster: _Rosters, json: _Json = False) -> None:
 
 
 @log.command
-def compare(*files: _Files, roster: _Rosters, json: _Json = False) -> None:
+def compare(*files: _File, roster: _Rosters, json: _Json = False) -> None:
     """Find where parties were told different things, with the signed lines as evidence. The exit status is then 1.
 
     Checks what f2ed log verify checks, and looks for two lines of one author with the same number, two rosters with one

@@ -92,6 +92,20 @@ def remove(
 
 
 @roster.command
+def server(
+    path: Annotated[Path, Parameter(help="The roster's file.")],
+    key: Annotated[Path, Parameter(help="The public key that f2ed log key made on the server.")],
+) -> None:
+    """Name the key with which the server signs its log. The roster must be signed again afterwards.
+
+    Example: f2ed roster server roster.json server.pub
+    """
+    draft = msgspec.structs.replace(read_roster(path, upgrade=True), server=read_public(key), signature=b"")
+    write_roster(path, draft)
+    _print(f"{path} names {key} as the key of the server's log; now sign it: f2ed roster sign")
+
+
+@roster.command
 def sign(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,

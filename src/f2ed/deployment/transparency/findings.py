@@ -37,8 +37,8 @@ MEANINGS: dict[Kind, str] = {
     "cut-off": "The author signed later lines than its file holds. Copy the file again; if it still ends here, lines "
     "were removed.",
     "two-rosters": "The authority signed two rosters with the same serial, and different parties follow each.",
-    "split-view": "Parties that should have been told the same say otherwise, each under its signature. The server lied "
-    "to one of them or began the round again after a failure, or one of them writes what is not true.",
+    "split-view": "Parties that should have been told the same say otherwise, each under its signature. The server "
+    "lied to one of them or began the round again after a failure, or one of them writes what is not true.",
     "unlisted-round": "The server's log does not list a round that it asked for: it stopped in that round, or hides "
     "it.",
     "repaired": "A crash left a torn line. It was never sent, and the author named it.",
