@@ -59,7 +59,7 @@ def key(path: Annotated[Path, Parameter(help="Where the private key goes, such a
     public = write_pair(path, os.urandom(32))
     sys.stdout.write(
         f"The private key is {path}: it stays on the server, which is given it as server_key.\n"
-        f"Give {public} to the authority, which puts it on the roster and signs: f2ed roster server roster.json {public}\n"
+        f"Give {public} to the authority, which runs: f2ed roster server roster.json {public}\n"
     )
 
 
