@@ -25,6 +25,7 @@ from f2ed.audit.tally import ImageScores, Tally
 from f2ed.core.randomness import stream
 from f2ed.guarantees.leakage.forecast import ScheduleLeak, forecast_leak
 from f2ed.learning import ClientData, Data, LocalTrainer, Samples, Training, TrainingJob, TrainingKey, load
+from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.protocol.sharding import EveryRound, Schedule
 
@@ -121,11 +122,11 @@ def _from_means(model: nn.Module, name: str, data: Data, settings: AuditSettings
             view = view_of(model, shard, data, rng, lr=_LR)
             together = _together(shard)
             true = as_pixels(together.images, data.black, data.white)
-            recovered = invert(view, data.shape)
+            recovered = invert(view, image_shape(data.shape))
             found = match(true, recovered)
             scores.add(true, found, _average(data))
             counts = np.bincount(together.labels, minlength=data.classes)
-            seen["labels"].append(overlap(counts, infer_labels(view, data.shape, rng, recovered)))
+            seen["labels"].append(overlap(counts, infer_labels(view, image_shape(data.shape), rng, recovered)))
             lots = np.bincount(rng.integers(data.classes, size=len(together)), minlength=data.classes)
             seen["by chance"].append(overlap(counts, lots))
             inside.append(span_scores(view, together.images))
@@ -171,9 +172,9 @@ def _by_optimization(data: Data, settings: AuditSettings) -> Iterator[Finding | 
             shard = draw_shard(data, size, 1, rng)
             view = view_of(model, shard, data, rng, lr=_LR)
             true = as_pixels(_together(shard).images, data.black, data.white)
-            counts = infer_labels(view, data.shape, rng)
+            counts = infer_labels(view, image_shape(data.shape), rng)
             labels = np.repeat(np.arange(data.classes), counts).tolist()
-            found = match(true, attack(view, labels, data.shape, rng))
+            found = match(true, attack(view, labels, image_shape(data.shape), rng))
             scores.add(true, found, _average(data))
             if trial == 0:
                 caption = f"shard of {size}, untrained convolutional model"
@@ -221,7 +222,7 @@ def _one_inconsistent_round(
     shard = draw_shard(data, size, 1, rng)
     attack = send_different_models(model, shard, data, rng, bound=bound, lr=_LR)
     true = as_pixels(shard[0].images, data.black, data.white)
-    seen = psnr(true, match(true, invert(attack.view, data.shape)))[0]
+    seen = psnr(true, match(true, invert(attack.view, image_shape(data.shape))))[0]
     return float(seen), float(psnr(true, _average(data))[0])
 
 

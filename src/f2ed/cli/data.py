@@ -21,7 +21,12 @@ from f2ed.learning.datasets.fetch import FETCHERS
 __all__ = ["data"]
 
 _ARCHIVES = {archive.name: archive for archive in ARCHIVES}
-_DATASETS = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyDataset)}
+_DATASETS = {
+    str(kind.__struct_config__.tag): kind
+    for kind in get_args(AnyDataset)
+    if not any(field.required for field in msgspec.structs.fields(kind))
+}
+"""All but those whose files are the user's own."""
 
 
 class DatasetStatus(msgspec.Struct, frozen=True):

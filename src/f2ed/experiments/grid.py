@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.imports import with_folder
 from f2ed.experiments.file import ExperimentFile
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
@@ -51,6 +53,8 @@ def expand(file: ExperimentFile) -> list[Cell]:
     The parts come in order, and a run of an earlier part is not repeated.
     """
     every: dict[str, Cell] = {}
+    if Path(file.path).is_file():
+        with_folder(Path(file.path).parent)
     for index, (part, changes) in enumerate(file.parts or (("", {}),)):
         prefix = f"part[{index}]." if file.parts else ""
         here = msgspec.structs.replace(file, settings=_resolved(file.settings | changes, file))
@@ -108,7 +112,8 @@ def _choices(file: ExperimentFile, name: str, values: list[Any]) -> list[_Choice
 
 def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("kind", "?"))
+        own = value.get("kind") == "imported"
+        return str(value.get("factory", "?")).rpartition(":")[2] if own else str(value.get("kind", "?"))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from f2ed.core.errors import ConfigError, F2edError
+from f2ed.core.imports import folders, with_folder
 from f2ed.core.threads import cores
 from f2ed.experiments.grid import Cell
 from f2ed.experiments.runner import Event, run_cell
@@ -34,7 +35,7 @@ def run_in_processes(
         tasks.put(numbered)
     for _ in range(jobs):
         tasks.put(None)
-    given = (tasks, events, out, device, folder, max(1, cores() // jobs), os.getpid())
+    given = (tasks, events, out, device, folder, max(1, cores() // jobs), os.getpid(), folders())
     processes = [context.Process(target=_serve, args=given, daemon=True) for _ in range(jobs)]
     for process in processes:
         process.start()
@@ -60,11 +61,22 @@ def run_in_processes(
             process.join()
 
 
-def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None, workers: int, parent: int) -> None:
+def _serve(
+    tasks: Any,
+    events: Any,
+    out: Path,
+    device: str,
+    folder: Path | None,
+    workers: int,
+    parent: int,
+    beside: tuple[Path, ...],
+) -> None:
     """Run cells from the queue until it is empty."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops this process.
     Thread(target=_leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(workers)
+    for place in beside:
+        with_folder(place)
     loaded: dict[AnyDataset, Data] = {}
     first_rounds = FirstRoundCache()
     while (task := tasks.get()) is not None:
@@ -73,7 +85,7 @@ def _serve(tasks: Any, events: Any, out: Path, device: str, folder: Path | None,
             wanted = cell.experiment.data
             data = loaded.get(wanted)
             if data is None:
-                data = loaded[wanted] = wanted(folder)
+                data = loaded[wanted] = wanted.load(folder)
             for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, first_rounds=first_rounds):
                 events.put(Event(index, kind, log))
         except F2edError as error:

@@ -64,7 +64,7 @@ def prepare(
         if wanted in loaded:
             continue
         try:
-            loaded[wanted] = wanted(folder, progress=progress, notify=notify)
+            loaded[wanted] = wanted.load(folder, progress=progress, notify=notify)
         except ConfigError as error:
             if not file.fallback or _is_there(wanted, folder):
                 raise ConfigError(f"{file.path}: {located(f'data: {error}', cell.where)}") from None
@@ -185,6 +185,7 @@ def _resumed(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationStat
         return None
     log = read(path)
     _check_device(path, log.header, simulation.header)
+    _check_sources(path, log.header, simulation.header)
     try:
         state = unpack(_checkpoint(path).read_bytes(), simulation.digest, simulation.device)
     except ConfigError as error:
@@ -200,4 +201,17 @@ def _check_device(path: Path, before: RunHeader, now: RunHeader) -> None:
         raise ConfigError(
             f"{path} was started on {before.device}, and this is {now.device}, whose rounding differs; "
             "resume there, or delete the file to start over"
+        )
+
+
+def _check_sources(path: Path, before: RunHeader, now: RunHeader) -> None:
+    """Refuse to go on with other code or data than the rounds so far were made with."""
+    was, has = before.sources or {}, now.sources or {}
+    changed = sorted(name for name in has if was.get(name, has[name]) != has[name])
+    if before.data_sha256 and before.data_sha256 != now.data_sha256:
+        changed.append("the data")
+    if changed:
+        raise ConfigError(
+            f"{changed[0]} changed since {path} was started, so its rounds would not belong together; change it back, "
+            "or delete the file to start over"
         )

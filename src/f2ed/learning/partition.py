@@ -18,6 +18,7 @@ __all__ = [
     "Assigned",
     "Dirichlet",
     "Iid",
+    "Natural",
     "NeighboringClasses",
     "Partition",
     "Partitioner",
@@ -49,12 +50,27 @@ class Partition:
 class Partitioner(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A way to assign samples, by its settings."""
 
-    def __call__(self, labels: NDArray[np.integer], clients: int, seed: int) -> Partition:
-        """Assign the samples with these labels to `clients` clients; the same seed gives the same partition."""
+    def __call__(
+        self, labels: NDArray[np.integer], clients: int, seed: int, *, owners: Indices | None = None
+    ) -> Partition:
+        """Assign the samples with these labels to `clients` clients; the same seed gives the same partition.
+
+        `owners` are the clients that the data themselves name, one per sample.
+        """
         if not 1 <= clients <= len(labels):
             raise ConfigError(f"found {clients} clients for {len(labels)} samples; use 1 to {len(labels)} clients")
         every = np.asarray(labels, dtype=np.int64)
-        return Partition(tuple(self.assign(every, clients, stream(seed, "partition"))), every)
+        return Partition(tuple(self.by_owner(every, owners, clients, stream(seed, "partition"))), every)
+
+    def by_owner(
+        self,
+        labels: Indices,
+        owners: Indices | None,  # noqa: ARG002  most partitions ignore it
+        clients: int,
+        rng: np.random.Generator,
+    ) -> list[Indices]:
+        """Return the sample numbers of each client, where the data may name the clients."""
+        return self.assign(labels, clients, rng)
 
     @abstractmethod
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
@@ -101,6 +117,30 @@ class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
         present, counts = _labels_for(labels, self.classes_per_client)
         chosen = (np.arange(clients)[:, None] + np.arange(self.classes_per_client)) % len(present)
         return _assign_portions(labels, chosen, _portions(chosen, counts), rng)
+
+
+class Natural(Partitioner, frozen=True, tag="natural"):
+    """Every client has the samples that the data themselves give it, by their client column."""
+
+    def by_owner(
+        self,
+        labels: Indices,  # noqa: ARG002  the owners decide
+        owners: Indices | None,
+        clients: int,
+        rng: np.random.Generator,
+    ) -> list[Indices]:
+        """Draw the clients if there are more of them than the run has."""
+        if owners is None:
+            raise ConfigError("the data do not say which client has which sample; name their client column")
+        names = np.unique(owners)
+        if len(names) < clients:
+            raise ConfigError(f"the data name {len(names)} clients; state clients = {len(names)} or fewer")
+        chosen = names if len(names) == clients else np.sort(rng.permutation(names)[:clients])
+        return [np.flatnonzero(owners == name).astype(np.int64) for name in chosen]
+
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Refuse labels without owners."""
+        return self.by_owner(labels, None, clients, rng)
 
 
 class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
@@ -171,7 +211,7 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
             raise ConfigError(f"{self.file} must be a JSON list of lists of sample numbers: {wrong}") from None
 
 
-AnyPartition = Iid | Pathological | NeighboringClasses | Dirichlet | Assigned
+AnyPartition = Iid | Natural | Pathological | NeighboringClasses | Dirichlet | Assigned
 
 
 def _labels_for(labels: Indices, each: int) -> tuple[Indices, Indices]:

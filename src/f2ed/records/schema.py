@@ -131,6 +131,10 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     """SHA-256 of the settings (`f2ed.records.settings_digest`); a deployment without settings has its job name."""
     settings: dict[str, Any]
     versions: dict[str, str]
+    sources: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """SHA-256 of the source behind every import path in the settings."""
+    data_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    """Of the training and test samples that were used."""
     estimator: Plugin
     attack: Plugin | None = None
     """None where nobody attacks, and in a deployment, which cannot know."""

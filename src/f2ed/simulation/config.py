@@ -13,10 +13,12 @@ from msgspec import Meta
 
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
+from f2ed.core.imports import path_of
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
 from f2ed.guarantees import safe_k
-from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Training
+from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Data, Training
+from f2ed.learning.datasets import Given
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import Protocol
@@ -25,6 +27,7 @@ from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.own import IMPORTED, factory_of, is_own, made, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
 
@@ -40,6 +43,9 @@ PLUGINS: dict[str, Any] = {
     "schedule": Schedule,
 }
 """The settings that name a plug-in, and the registry of each."""
+
+_STAND_INS = {"data": {"kind": "synthetic"}, "partition": {"kind": "iid"}, "attack": {"kind": "gaussian"}}
+"""What is read in the place of a plug-in that is in no registry, which then replaces it."""
 
 
 @final
@@ -110,18 +116,39 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
     given = {name: _plain(value, name) for name, value in settings.items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
-    estimator = given["estimator"]
+    estimator, own = given["estimator"], _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
-    outline = _with_k(given | {"estimator": {"kind": "mean"}})
+    outline = msgspec.structs.replace(_with_k(given | {"estimator": {"kind": "mean"}}), **own)
+    if is_own(estimator, "estimator"):
+        _check_rows(estimator, outline.rows)
+        return msgspec.structs.replace(outline, estimator=estimator)
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
     return msgspec.structs.replace(outline, estimator=_completed(estimator, outline))
 
 
+def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
+    """Take plug-ins that are in no registry out of the settings, in place; return them."""
+    own = {}
+    for name, stand_in in _STAND_INS.items():
+        value = given.get(name)
+        if factory_of(value, name) is not None:
+            value = made(value, name)
+        if is_own(value, name):
+            own[name], given[name] = value, stand_in
+    return own
+
+
 def _plain(value: Any, name: str) -> Any:
     """Turn structs into tables, and names into tables with a kind; aliases become the kinds they stand for."""
+    if is_own(value, name):
+        return value
+    if name == "data" and isinstance(value, tuple | list | Data):
+        value = Given.of(value)
+    if name == "model" and callable(value) and not isinstance(value, msgspec.Struct):
+        return {"kind": IMPORTED, "factory": path_of(value)}
     if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
+        value = plain(value, name)
     if name in {"attack", "dp"} and value == "none":
         return None
     if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
@@ -133,6 +160,7 @@ def _plain(value: Any, name: str) -> Any:
         value = {"kind": value}
     if isinstance(value, Mapping):
         value = {key: _plain(inner, key) if key == "inner" else inner for key, inner in value.items()}
+        value = with_entry_points(value, name)
         if isinstance(kind := value.get("kind"), str):
             value["kind"] = aliases(registry).get(kind, kind)
         if name == "schedule" and "kind" in value:
@@ -188,6 +216,11 @@ def _completed(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
 
 
 def _estimator(table: dict[str, Any]) -> AnyEstimator:
+    if factory_of(table, "estimator") is not None:
+        return made(table, "estimator")  # type: ignore[no-any-return]  # of your own, in no registry
+    if is_own(inner := table.get("inner"), "inner") or factory_of(inner, "inner") is not None:
+        own = inner if is_own(inner, "inner") else made(inner, "inner")
+        return msgspec.structs.replace(_estimator(table | {"inner": {"kind": "mean"}}), inner=own)
     try:
         return msgspec.convert(table, AnyEstimator)  # type: ignore[no-any-return]  # a union is no type to mypy
     except msgspec.ValidationError as error:
@@ -210,19 +243,33 @@ def _rules() -> dict[str, type[Estimator]]:
     return {kind.__struct_config__.tag: kind for kind in get_args(AnyEstimator)}
 
 
+def _rule(table: dict[str, Any]) -> type[Estimator]:
+    """Return the class of a rule; a function that makes one counts as a rule without a bound."""
+    factory = factory_of(table, "estimator")
+    if factory is not None:
+        return factory if isinstance(factory, type) and issubclass(factory, Estimator) else Mean
+    return _rules().get(table.get("kind", ""), Mean)
+
+
+def _stated(table: dict[str, Any]) -> dict[str, Any]:
+    """Return where the settings of a rule stand: in its table, or in `settings` for one of your own."""
+    return table.setdefault("settings", {}) if table.get("kind") == IMPORTED else table
+
+
 def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
-    rule = _rules().get(table.get("kind", ""), Mean)
-    if issubclass(rule, BoundedEstimator) and not {"contamination", "f"} & table.keys():
+    if issubclass(_rule(table), BoundedEstimator) and not {"contamination", "f"} & _stated(table).keys():
         yield "contamination"
     if isinstance(table.get("inner"), dict):
         yield from _left_out(table["inner"], rows)
 
 
 def _filled(table: dict[str, Any], malicious: int, rows: int) -> dict[str, Any]:
-    rule = _rules().get(table.get("kind", ""), Mean)
+    rule = _rule(table)
     filled = dict(table)
-    if issubclass(rule, BoundedEstimator) and "f" not in table:
-        filled.setdefault("contamination", malicious / rows)
+    if table.get("kind") == IMPORTED:
+        filled["settings"] = dict(_stated(table))
+    if issubclass(rule, BoundedEstimator) and "f" not in _stated(filled):
+        _stated(filled).setdefault("contamination", malicious / rows)
     if isinstance(table.get("inner"), dict):
         inner_rows = rule.inner_rows(rows, table)
         filled["inner"] = _filled(table["inner"], min(malicious, (inner_rows - 1) // 2), inner_rows)

@@ -82,7 +82,7 @@ def _fields(structs: list[Any]) -> list[str]:
 
 
 def _kinds(structs: list[Any]) -> list[str]:
-    return [struct.__struct_config__.tag for struct in structs if struct.__struct_config__.tag]
+    return list(dict.fromkeys(struct.__struct_config__.tag for struct in structs if struct.__struct_config__.tag))
 
 
 def _hint(found: str, names: list[str], short: Mapping[str, str] | None = None) -> str:

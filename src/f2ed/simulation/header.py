@@ -13,6 +13,7 @@ from f2ed.learning import Partition
 from f2ed.records import NoiseRecord, Plugin, RunHeader, settings_digest
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.leak_meter import forecast
+from f2ed.simulation.own import plain, sources
 from f2ed.simulation.validate import run_noise_cost
 
 __all__ = ["digest", "guarantee_with", "header"]
@@ -20,7 +21,7 @@ __all__ = ["digest", "guarantee_with", "header"]
 
 def digest(experiment: Experiment) -> str:
     """Return SHA-256 of the settings, in an order that does not depend on how they were written."""
-    return settings_digest(msgspec.to_builtins(experiment))
+    return settings_digest(plain(experiment))
 
 
 def header(
@@ -32,14 +33,17 @@ def header(
     dimension: int,
     malicious: tuple[int, ...],
     partition: Partition,
+    data: str,
     shards: tuple[tuple[int, ...], ...],
 ) -> RunHeader:
     """Put the header together; `shards` are those of the first round."""
-    leak = forecast(experiment)
+    leak, settings = forecast(experiment), plain(experiment)
     return RunHeader(
         name=name,
         digest=digest(experiment),
-        settings=msgspec.to_builtins(experiment),
+        settings=settings,
+        sources=sources(settings) or msgspec.UNSET,
+        data_sha256=data,
         seed=experiment.seed,
         rounds=experiment.rounds,
         versions={

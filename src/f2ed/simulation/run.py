@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
@@ -12,6 +13,7 @@ from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
 from f2ed.core.threads import cores
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, split_samples
+from f2ed.learning.datasets import Given
 from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import RoundRecord
@@ -78,7 +80,11 @@ class Simulation:
         notify: Notify = quiet,
     ) -> None:
         check(experiment)
-        data = experiment.data(folder, notify=notify) if data is None else data
+        if data is None:
+            data = experiment.data.load(folder, notify=notify)
+        elif data.origin != experiment.data:
+            # The record must not name a data set that was not used.
+            experiment = msgspec.structs.replace(experiment, data=Given.of(data))
         partition = check_data(experiment, data)
         self.experiment, self.device = experiment, torch.device(device)
         self.digest = digest(experiment)
@@ -117,6 +123,7 @@ class Simulation:
             dimension=self._dimension,
             malicious=self.malicious,
             partition=partition,
+            data=data.sha256,
             shards=self._assignments(0).shards,
         )
 

@@ -1,7 +1,11 @@
 """Refuse settings that cannot work before anything starts; every message begins with the setting to change."""
 
+import copy
 from collections.abc import Callable
 from typing import TypeVar
+
+import torch
+from torch import nn
 
 from f2ed.attacks import EvaluationData, Examples, Palette
 from f2ed.core.errors import ConfigError
@@ -101,9 +105,13 @@ def run_noise_cost(experiment: Experiment, coordinates: int) -> NoiseCost:
 def check_data(experiment: Experiment, data: Data) -> Partition:
     """Check what depends on the data: the partition, the model's shape and the attack's goal."""
     partition = _about(
-        "partition", lambda: experiment.partition(data.train.labels.numpy(), experiment.clients, experiment.seed)
+        "partition",
+        lambda: experiment.partition(
+            data.train.labels.cpu().numpy(), experiment.clients, experiment.seed, owners=data.owners
+        ),
     )
     module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
+    _about("model", lambda: _try(module, data))
     if experiment.dp is not None:
         _about("dp", lambda: run_noise_cost(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:
@@ -111,6 +119,21 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
         evaluation = EvaluationData(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
         _about("attack", lambda: attack.goal(evaluation))
     return partition
+
+
+def _try(module: nn.Module, data: Data) -> None:
+    """Feed the model two samples; refuse a shape that it does not take, or outputs that are not one per class."""
+    try:
+        with torch.no_grad():
+            scores = copy.deepcopy(module).eval()(data.train.images[:2].cpu())
+    except Exception as error:
+        raise ConfigError(
+            f"it does not take samples of shape {data.shape}: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from error
+    wanted = (min(2, len(data.train)), data.classes)
+    if not isinstance(scores, torch.Tensor) or tuple(scores.shape) != wanted:
+        found = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise ConfigError(f"two samples gave {found}; {wanted} is needed, one score per class")
 
 
 def _about(setting: str, compute: Callable[[], Result]) -> Result:

@@ -39,7 +39,7 @@ class Square(Settings, frozen=True, forbid_unknown_fields=True):
 
     def boxes(self, images: Array) -> list[Box]:
         """Return the rectangle to paint into images of this shape."""
-        height, width = images.shape[-2:]
+        height, width = pixels_of(images)
         size = self.size or scaled(5, min(height, width))
         return [Box(self.row, self.column, size, size)]
 
@@ -58,9 +58,19 @@ class Bars(Settings, frozen=True, forbid_unknown_fields=True):
 
     def boxes(self, images: Array) -> list[Box]:
         """Return the bars, the upper ones first."""
-        height, width = images.shape[-2:]
+        height, width = pixels_of(images)
         length, gap, shift = scaled(self.length, width), scaled(self.gap, width), scaled(self.shift, height)
         return [Box(row, column, 1, length) for row in (0, shift) for column in (0, length + gap)]
+
+
+def pixels_of(images: Array) -> tuple[int, int]:
+    """Return height and width, or refuse samples that no trigger can be painted into."""
+    if len(images.shape) < 4:
+        raise ConfigError(
+            f"samples of shape {tuple(images.shape[1:])} are no images, so no trigger can be painted into them; choose "
+            "an attack without one"
+        )
+    return int(images.shape[-2]), int(images.shape[-1])
 
 
 def scaled(pixels: int, size: int) -> int:
@@ -70,8 +80,8 @@ def scaled(pixels: int, size: int) -> int:
 
 def paint(images: Array, boxes: Sequence[Box], shade: float) -> Array:
     """Return a copy of the images with the boxes filled."""
+    height, width = pixels_of(images)
     painted = copied(images)
-    height, width = images.shape[-2:]
     for box in boxes:
         bottom, right = box.row + box.height, box.column + box.width
         if bottom > height or right > width:

@@ -23,6 +23,7 @@ from f2ed.audit.server_view import ServerView, as_pixels, draw_shard, opened_mea
 from f2ed.core.randomness import stream
 from f2ed.estimators import FilterL2
 from f2ed.learning.datasets import Mnist
+from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models import Mlp
 from f2ed.protocol.dp import dp_epsilon
 from f2ed.protocol.primitives.crypto import Keystream
@@ -98,7 +99,7 @@ def attack_table() -> Iterator[str]:
             opened = partial(opened_mean, rng=rng, encoding=encoding)
             true = as_pixels(torch.cat([samples.images for samples in shard]), data.black, data.white)
             view = ServerView(torch.from_numpy(opened(updates)), model, MEMBERS, 1, LR, 1, data.black, data.white)
-            seen += (psnr(true, match(true, _quotients(view, data.shape))) > RECOGNIZED).tolist()
+            seen += (psnr(true, match(true, _quotients(view, image_shape(data.shape)))) > RECOGNIZED).tolist()
             longest = max(updates, key=lambda each: float(np.linalg.norm(each)))
             rest = [np.zeros_like(longest) if each is longest else each for each in updates]
             known = np.mean(rest, axis=0)

@@ -4,6 +4,8 @@ from f2ed.learning.datasets.archive import Archive
 from f2ed.learning.datasets.base import Data, Dataset, Samples
 from f2ed.learning.datasets.digits import Digits
 from f2ed.learning.datasets.fashion_mnist import FASHION_MNIST, FashionMnist
+from f2ed.learning.datasets.files import Csv, ImageFolder, Npz, Parquet
+from f2ed.learning.datasets.given import Given
 from f2ed.learning.datasets.mnist import MNIST, Mnist
 from f2ed.learning.datasets.synthetic import Synthetic
 
@@ -12,16 +14,21 @@ __all__ = [
     "FASHION_MNIST",
     "MNIST",
     "AnyDataset",
+    "Csv",
     "Data",
     "Dataset",
     "Digits",
     "FashionMnist",
+    "Given",
+    "ImageFolder",
     "Mnist",
+    "Npz",
+    "Parquet",
     "Samples",
     "Synthetic",
 ]
 
-AnyDataset = Mnist | FashionMnist | Digits | Synthetic
+AnyDataset = Mnist | FashionMnist | Digits | Synthetic | Npz | Csv | Parquet | ImageFolder | Given
 
 ARCHIVES: tuple[Archive, ...] = (MNIST, FASHION_MNIST)
 """The data sets that are files and may have to be downloaded."""

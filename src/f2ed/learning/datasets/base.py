@@ -1,17 +1,21 @@
 """The data set interface: a frozen setting that returns tensors when called."""
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.settings import Settings
 
-__all__ = ["Data", "Dataset", "Notify", "Progress", "Samples", "quiet"]
+__all__ = ["Data", "Dataset", "Notify", "Progress", "Samples", "image_shape", "quiet"]
 
 Progress = Callable[[str, int, int | None], None]
 """Receives the file, the bytes so far and, where known, the total."""
@@ -26,7 +30,7 @@ def quiet(*_: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images `[n, channels, height, width]` in float32 and their labels `[n]` in int64."""
+    """Samples `[n, …]`, for images `[n, channels, height, width]` in float32, and their labels `[n]` in int64."""
 
     images: Tensor
     labels: Tensor
@@ -63,11 +67,26 @@ class Data:
     black: float = 0.0
     white: float = 1.0
 
+    owners: NDArray[np.int64] | None = None
+    """The client of each training sample, where the data say so; see the partition `natural`."""
+    origin: "Dataset | None" = None
+    """The setting that loaded them; None for data that were made by hand."""
+
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
-        channels, height, width = self.train.images.shape[1:]
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample: channels, height and width of an image."""
+        return tuple(self.train.images.shape[1:])
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of all samples, labels and owners."""
+        found = hashlib.sha256()
+        for split in (self.train, self.test):
+            for part in (split.images, split.labels):
+                found.update(f"{part.dtype} {tuple(part.shape)} ".encode())
+                found.update(np.ascontiguousarray(part.cpu().numpy()).data)
+        found.update(b"" if self.owners is None else np.ascontiguousarray(self.owners).data)
+        return found.hexdigest()
 
     def to(self, device: str | torch.device) -> "Data":
         """Return the data on `device`."""
@@ -80,6 +99,18 @@ class Dataset(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=Tru
     `folder` holds data sets, one subfolder each; data sets that are computed ignore it.
     """
 
+    def load(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
+        """Return the data, marked as what this setting describes."""
+        return replace(self(folder, progress=progress, notify=notify), origin=self)
+
     @abstractmethod
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
         """Return the data in memory; data sets of files are searched for, and downloaded if missing."""
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return channels, height and width, or refuse samples that are not images."""
+    if len(shape) != 3:
+        raise ConfigError(f"samples of shape {shape}; images (channels, height, width) are needed here")
+    channels, height, width = shape
+    return channels, height, width

@@ -12,10 +12,10 @@ __all__ = ["Model"]
 
 
 class Model(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """A classifier of images, by its settings."""
+    """A classifier, by its settings."""
 
-    def __call__(self, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
-        """Build the module for images of `shape` (channels, height, width); the same seed gives the same weights.
+    def __call__(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Build the module for samples of `shape`; the same seed gives the same weights.
 
         PyTorch's global random state is left unchanged.
         """
@@ -24,5 +24,5 @@ class Model(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True)
             return self.build(shape, classes)
 
     @abstractmethod
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build the module with weights from PyTorch's current random numbers."""

@@ -6,6 +6,7 @@ import msgspec
 from torch import nn
 
 from f2ed.core.errors import ConfigError
+from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models.base import Model
 
 __all__ = ["Cnn"]
@@ -19,9 +20,9 @@ class Cnn(Model, frozen=True, tag="cnn"):
     filters: Count = 30
     hidden: Count = 200
 
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build the module."""
-        channels, height, width = shape
+        channels, height, width = image_shape(shape)
         if min(height, width) < 4:
             raise ConfigError(f"images of {height} x {width} are too small for two 2 x 2 poolings; use at least 4 x 4")
         return nn.Sequential(

@@ -17,7 +17,7 @@ class Mlp(Model, frozen=True, tag="mlp"):
 
     hidden: tuple[Annotated[int, msgspec.Meta(ge=1)], ...] = (100,)
 
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build the module."""
         return _dense(math.prod(shape), *self.hidden, classes)
 
@@ -25,7 +25,7 @@ class Mlp(Model, frozen=True, tag="mlp"):
 class Logistic(Model, frozen=True, tag="logistic"):
     """Multinomial logistic regression: one dense layer."""
 
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build the module."""
         return _dense(math.prod(shape), classes)
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from torch import Tensor, nn
 
+from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models.base import Model
 
 __all__ = ["ResNet18"]
@@ -22,7 +23,7 @@ class ResNet18(Model, frozen=True, tag="resnet18"):
     norm: Norm = "batch"
     width: Annotated[int, msgspec.Meta(ge=1)] = 64
 
-    def build(self, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build the module."""
         width = self.width
         blocks: list[nn.Module] = []
@@ -34,7 +35,7 @@ class ResNet18(Model, frozen=True, tag="resnet18"):
             ]
             inputs = outputs
         return nn.Sequential(
-            nn.Conv2d(shape[0], width, 3, padding=1, bias=False),
+            nn.Conv2d(image_shape(shape)[0], width, 3, padding=1, bias=False),
             _norm(self.norm, width),
             nn.ReLU(),
             *blocks,

@@ -1,0 +1,122 @@
+"""Data of your own as arrays: what they must look like, and how they become a data set."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from f2ed.core.errors import ConfigError
+from f2ed.core.imports import folders
+from f2ed.core.randomness import stream
+from f2ed.learning.datasets.base import Data, Samples
+
+__all__ = ["columns_data", "data_of", "found_file"]
+
+_NUMBERS = "biuf"
+
+
+def data_of(
+    train: Any, labels: Any, test: Any, test_labels: Any, *, owners: Any = None, classes: int | None = None
+) -> Data:
+    """Return arrays or tensors as a data set: numbers become float32, or int64 where all are integers (tokens).
+
+    Labels are integers from 0; any others, such as words, are numbered in their order. `owners` names the client of
+    each training sample.
+    """
+    known = np.unique(np.concatenate([_array("labels", labels), _array("test labels", test_labels)]))
+    first, second = (_samples(what, x, y, known) for what, x, y in (("", train, labels), ("test ", test, test_labels)))
+    if first.images.shape[1:] != second.images.shape[1:]:
+        raise ConfigError(
+            f"training samples of shape {tuple(first.images.shape[1:])} and test samples of shape "
+            f"{tuple(second.images.shape[1:])}; both must have the same"
+        )
+    count = _classes(known, first, second)
+    if classes is not None and classes < count:
+        raise ConfigError(f"found {count} classes in the labels, and {classes} were stated; state at least {count}")
+    numbered = None if owners is None else np.unique(_array("clients", owners), return_inverse=True)[1]
+    if numbered is not None and len(numbered) != len(first):
+        raise ConfigError(f"found {len(numbered)} client names for {len(first)} training samples; give one each")
+    return Data(first, second, classes or count, owners=numbered)
+
+
+def columns_data(
+    where: Path, columns: Mapping[str, Sequence[Any]], *, label: str, client: str | None, test_share: float
+) -> Data:
+    """Return a table as a data set: one column is the label, one may name the client, the others are numbers.
+
+    A fixed random share of the rows is held out as the test set.
+    """
+    for name, column in (("label", label), ("client", client)):
+        if column is not None and column not in columns:
+            raise ConfigError(f"{where} has no column {column!r} for the {name}; it has {', '.join(columns)}")
+    features = [name for name in columns if name not in (label, client)]
+    if not features:
+        raise ConfigError(f"{where} has no column besides {label!r}; at least one number per row is needed")
+    rows = np.stack([_numbers(where, name, columns[name]) for name in features], axis=1)
+    labels = _labels(columns[label])
+    held = max(1, round(test_share * len(rows)))
+    if held >= len(rows):
+        raise ConfigError(f"{where} has {len(rows)} rows, of which {held} are held out; at least one must be left")
+    order = stream(0, "held out").permutation(len(rows))
+    out, kept = order[:held], np.sort(order[held:])
+    owners = None if client is None else np.asarray(columns[client])[kept]
+    return data_of(rows[kept], labels[kept], rows[out], labels[out], owners=owners)
+
+
+def found_file(file: str, folder: Path | None) -> Path:
+    """Return the path of a file, from the working folder, the experiment file's, or the folder of data sets."""
+    places = [Path(file), *(place / file for place in (*folders(), folder) if place is not None)]
+    for place in places:
+        if place.exists():
+            return place
+    raise ConfigError(f"there is no {' nor '.join(map(str, places))}; check the path")
+
+
+def _numbers(where: Path, name: str, column: Sequence[Any]) -> NDArray[np.float32]:
+    try:
+        return np.asarray(column, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: column {name!r} holds something that is no number: {error}") from None
+
+
+def _labels(column: Sequence[Any]) -> NDArray[Any]:
+    """Return labels as integers where all of them are, as in a CSV file; words stay words."""
+    found = np.asarray(column)
+    try:
+        return found.astype(np.int64) if found.dtype.kind in "UO" else found
+    except (TypeError, ValueError):
+        return found.astype(str)
+
+
+def _array(what: str, given: Any) -> NDArray[Any]:
+    found = np.asarray(given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given)
+    if found.ndim != 1 and what != "samples":
+        raise ConfigError(f"{what} of shape {found.shape}; one value per sample is needed, [n]")
+    return found
+
+
+def _samples(what: str, given: Any, labels: Any, known: NDArray[Any]) -> Samples:
+    found = _array("samples", given)
+    if found.dtype.kind not in _NUMBERS:
+        raise ConfigError(f"{what}samples of type {found.dtype}; numbers are needed")
+    if found.ndim < 2:
+        raise ConfigError(f"{what}samples of shape {found.shape}; one row or more per sample is needed, [n, …]")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise ConfigError(f"{what}samples with NaN or infinite values; replace or drop them first")
+    tokens = found.dtype.kind in "iu" and found.dtype.itemsize > 1
+    images = torch.from_numpy(np.ascontiguousarray(found, dtype=np.int64 if tokens else np.float32))
+    own = _array(f"{what}labels", labels)
+    plain = known.dtype.kind in "biu" and known.min() >= 0
+    return Samples(images, torch.from_numpy(own.astype(np.int64) if plain else np.searchsorted(known, own)))
+
+
+def _classes(known: NDArray[Any], *splits: Samples) -> int:
+    if not all(map(len, splits)):
+        raise ConfigError("a training or test set without samples; both need at least one")
+    count = max(int(split.labels.max()) for split in splits) + 1
+    if count > max(1000, 10 * len(known)):
+        raise ConfigError(f"labels up to {count - 1}, of which {len(known)} occur; number the classes from 0")
+    return max(count, 2)
