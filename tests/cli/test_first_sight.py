@@ -10,6 +10,7 @@ import pytest
 from f2ed.cli.app import GROUPS, app
 
 COMMANDS = [name for names in GROUPS.values() for name in names]
+NEEDS_FLOWER = {"up", "node", "executor", "operator"}
 RECORDS = str(Path(__file__).parents[2] / "results" / "dba_remedies.jsonl.xz")
 CLI_ALONE = """
 import sys
@@ -55,7 +56,7 @@ def test_commands_are_grouped(shown):
     assert positions == sorted(positions)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("roster", "records", "up", "app")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NEEDS_FLOWER | {"roster", "records", "app"}])
 def test_the_help_of_a_command_keeps_its_example(name, capsys):
     with pytest.raises(SystemExit):
         app([name, "--help"])
