@@ -17,9 +17,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from f2ed.core.errors import ConfigError, PeerError
+from f2ed.deployment.apps import describe
 from f2ed.deployment.certs import Tls, node_key, server_certificate
-from f2ed.deployment.keyfiles import write_pair
-from f2ed.deployment.roster import Entry, Roster, signed, write_roster
+from f2ed.deployment.keyfiles import read_private, write_pair
+from f2ed.deployment.roster import Entry, Roster, revised, signed, write_roster
+from f2ed.flower.bundle import build
 from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
 from f2ed.protocol.secagg import public_key
 
@@ -42,13 +44,15 @@ class Deployment:
         nodes: int,
         shards: int,
         min_crowd: int,
+        app: Path,
         strangers: int = 0,
         spares: int = 0,
         log: Log = lambda _: None,
     ) -> None:
-        """Create all keys. `strangers` are nodes that the SuperLink knows and the roster does not.
+        """Create all keys, and sign a roster that approves the app in this folder as it is now.
 
-        `spares` are additional keys that the SuperLink knows, to replace lost nodes: see `replace_node`.
+        `strangers` are nodes that the SuperLink knows and the roster does not. `spares` are additional keys that the
+        SuperLink knows, to replace lost nodes: see `replace_node`.
         """
         self.folder = folder
         self.nodes: dict[int, Process] = {}
@@ -60,7 +64,7 @@ class Deployment:
         """The number of the key with which each node authenticates."""
         self._spares = list(range(self._count, self._count + spares))
         self._tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
-        self.roster = self._identities(nodes, shards, min_crowd)
+        self.roster = self._identities(nodes, shards, min_crowd, app)
         self._ports = free_ports()
         self._port = next(self._ports)
 
@@ -104,21 +108,20 @@ class Deployment:
         self._until_it_answers(self.superlink)
 
     def start_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
-        """Start a SuperNode; `settings` replace those of its node-config."""
-        given = {
-            "f2ed-key": self.folder / "nodes" / f"client_{client}.key",
-            "f2ed-roster": self.roster_path,
-            "f2ed-authority": self.folder / "authority.pub",
-        } | dict(settings or {})
-        config = " ".join(f'{name}="{value}"' for name, value in given.items())
+        """Start a SuperNode that runs approved apps only; `settings` are added to its node-config."""
+        given = {"partition-id": client, "num-partitions": self._count} | dict(settings or {})
+        config = " ".join(
+            f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}" for name, value in given.items()
+        )
         self.nodes[client] = self._start(
             f"node_{client}",
             [
-                *tool("flower-supernode"),
+                *(sys.executable, "-m", "f2ed.cli", "node", "--roster", str(self.roster_path)),
+                *("--authority", str(self.folder / "authority.pub")),
+                *("--key", str(self.folder / "nodes" / f"client_{client}.key")),
                 *("--superlink", f"{HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
                 *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{self._keys[client]}")),
-                *("--host", HOST, "--port", str(next(self._ports))),
-                *("--node-config", f"partition-id={client} num-partitions={self._count} {config}"),
+                *("--port", str(next(self._ports)), "--node-config", config),
             ],
         )
 
@@ -147,6 +150,22 @@ class Deployment:
             raise ConfigError("no spare key is left; make the deployment with more spares")
         self._keys[client] = self._spares.pop()
         self.start_node_again(client, settings=settings)
+
+    def approve(self, *apps: Path) -> None:
+        """Let the authority approve these apps and no others, in the next serial of the roster."""
+        draft = revised(self.roster, apps=tuple(describe(build(each)).app for each in apps))
+        old = self.roster
+        self.roster = signed(
+            draft,
+            read_private(self.folder / "authority.key"),
+            shards=old.shards,
+            min_crowd=old.min_crowd,
+            schedule=old.schedule,
+            mode=old.mode,
+            colluders=old.colluders,
+            seed=old.seed,
+        )
+        write_roster(self.roster_path, self.roster)
 
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
         """Submit an app and yield the lines of its log; raise `PeerError` if it fails."""
@@ -193,7 +212,7 @@ class Deployment:
         kill_each(others)
         self._started.clear()
 
-    def _identities(self, nodes: int, shards: int, min_crowd: int) -> Roster:
+    def _identities(self, nodes: int, shards: int, min_crowd: int, app: Path) -> Roster:
         """Create all keys and the roster in one place, which only a trial may do."""
         authority = os.urandom(32)
         write_pair(self.folder / "authority.key", authority)
@@ -204,7 +223,8 @@ class Deployment:
             entries.append(Entry(client, f"client_{client}", public_key(seed)))
         for number in (*self._keys, *self._spares):
             node_key(self.folder / "nodes" / f"node_{number}")
-        draft = Roster(name="trial", authority=public_key(authority), clients=tuple(entries[:nodes]))
+        approved = (describe(build(app)).app,)
+        draft = Roster(name="trial", authority=public_key(authority), clients=tuple(entries[:nodes]), apps=approved)
         roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
         write_roster(self.roster_path, roster)
         return roster
