@@ -63,7 +63,7 @@ def main():
     print("d           round s   node ms   server ms   share of the round")
     with (
         tempfile.TemporaryDirectory(prefix="f2ed-bench-") as folder,
-        Deployment(Path(folder), nodes=given.nodes, shards=2, min_crowd=given.nodes // 2) as deployment,
+        Deployment(Path(folder), nodes=given.nodes, shards=2, min_crowd=given.nodes // 2, app=APP) as deployment,
     ):
         for size in given.sizes:
             out = Path(folder) / f"{size}.json"

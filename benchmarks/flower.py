@@ -30,7 +30,7 @@ def main():
     print("d           FedAvg s   f2ed s   ratio (pairs)        bytes up   server peak MB FedAvg / f2ed   set-up s")
     with (
         tempfile.TemporaryDirectory(prefix="f2ed-bench-") as folder,
-        Deployment(Path(folder), nodes=given.nodes, shards=2, min_crowd=given.nodes // 2) as deployment,
+        Deployment(Path(folder), nodes=given.nodes, shards=2, min_crowd=given.nodes // 2, app=APP) as deployment,
     ):
         for size in sizes:
             out = Path(folder) / f"{size}.json"

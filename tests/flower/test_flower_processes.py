@@ -4,12 +4,17 @@ import socket
 import subprocess
 import sys
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from f2ed import ConfigError
+from f2ed.core.errors import PeerError
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
+from f2ed.flower.run_status import check_status
+
+APP = Path(__file__).parents[1] / "real_deployment" / "app"
 
 
 def test_a_port_that_is_taken_is_passed_over_and_none_comes_twice():
@@ -40,7 +45,7 @@ def test_a_command_that_is_not_installed_is_named():
 
 
 def test_a_node_is_replaced_only_while_there_are_spare_keys(tmp_path):
-    deployment = Deployment(tmp_path, nodes=3, shards=1, min_crowd=3)
+    deployment = Deployment(tmp_path, nodes=3, shards=1, min_crowd=3, app=APP)
     with pytest.raises(ConfigError, match="no spare key is left"):
         deployment.replace_node(0)
 
@@ -55,3 +60,16 @@ logging.getLogger({name!r}).info("f2ed: a message")
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (shown.stdout + shown.stderr).count("f2ed: a message") == 1
+
+
+def test_a_run_that_failed_is_no_success_although_flwr_run_says_so():
+    def listed(status):
+        return f'{{"runs": [{{"status": "{status}", "status-details": "boom"}}]}}'
+
+    assert check_status(listed("finished:completed"), "7")
+    assert not check_status(listed("running"), "7")
+    for status in ("finished:failed", "finished:stopped"):
+        with pytest.raises(PeerError, match=f"ended as {status.partition(':')[2]}; boom"):
+            check_status(listed(status), "7")
+    with pytest.raises(PeerError, match="is not known"):
+        check_status("no SuperLink", "7")

@@ -12,7 +12,7 @@ import pytest
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import descendants
 from f2ed.protocol.dp import dp_epsilon
-from tests.real_deployment.federation import Federation, wait_until
+from tests.real_deployment.federation import APP, Federation, wait_until
 from tests.real_deployment.memory import Search
 
 NODES, STRANGER = 8, 8
@@ -21,7 +21,7 @@ NODES, STRANGER = 8, 8
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deployment")
-    with Deployment(folder, nodes=NODES, shards=2, min_crowd=3, strangers=1, spares=5) as running:
+    with Deployment(folder, nodes=NODES, shards=2, min_crowd=3, app=APP, strangers=1, spares=5) as running:
         yield running
 
 

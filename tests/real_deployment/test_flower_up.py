@@ -12,7 +12,7 @@ APP = Path(__file__).parent / "app"
 
 def running(folder):
     listed = subprocess.run(["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True, check=True)  # noqa: S607
-    return [line for line in listed.stdout.splitlines() if str(folder) in line and "f2ed.cli" not in line]
+    return [line for line in listed.stdout.splitlines() if str(folder) in line and "f2ed.cli up" not in line]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from msgspec import Meta
 from rich.console import Console
 
 from f2ed.core.errors import ConfigError
+from f2ed.flower.checkpoint import save_model
 from f2ed.flower.local_deployment import Deployment
 
 __all__ = ["up"]
@@ -33,12 +34,15 @@ def up(
     config: Annotated[
         tuple[str, ...], Parameter(name=["--config", "-c"], negative="", help="A setting of the app, name=value.")
     ] = (),
-    folder: Annotated[Path | None, Parameter(help="Keep keys, logs and records here.")] = None,
+    folder: Annotated[Path | None, Parameter(help="Keep keys, logs, records and the model here.")] = None,
     verbose: Annotated[bool, Parameter(negative="", help="Show everything that Flower logs.")] = False,
 ) -> None:
     """Start a Flower deployment on this machine and run an app.
 
     It has a SuperLink and SuperNodes on loopback, with TLS and node authentication.
+
+    The nodes are started like f2ed node: the roster approves this app as it is now, and no other. The exit status is 1
+    if the run fails.
 
     For a trial only: all keys and the roster are created in one place. Every process is stopped at the end, also on
     Ctrl-C.
@@ -60,13 +64,20 @@ def up(
         records = place / "run.jsonl"
         given |= {"f2ed-roster": str(place / "roster.json")}
         given |= {"f2ed-records": str(records)} if "f2ed-records" in known else {}
-        deployment = Deployment(place, nodes=nodes, shards=shards, min_crowd=nodes // shards, log=console.print)
+        checkpoint = place / "model.checkpoint"
+        given |= {"f2ed-checkpoint": str(checkpoint)} if "f2ed-checkpoint" in known else {}
+        deployment = Deployment(
+            place, nodes=nodes, shards=shards, min_crowd=nodes // shards, app=app.resolve(), log=console.print
+        )
         with deployment:
             console.print(f"{nodes} SuperNodes are starting; running {app.name}")
             for line in deployment.run(app.resolve(), given):
                 if verbose or "f2ed:" in line or "rror" in line:
                     console.print(line.partition("f2ed: ")[2] or line if not verbose else line)
         console.print(f"Done in {time.monotonic() - began:.0f} s; all processes are stopped.")
+        if folder is not None and checkpoint.exists():
+            save_model(checkpoint, place / "model.npz")
+            console.print(f"The model is in {place / 'model.npz'}, for numpy.load.")
         if records.exists():
             console.print(_next_step(folder, records))
         elif "f2ed-records" in known:

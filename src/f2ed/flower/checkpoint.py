@@ -1,9 +1,11 @@
 """What a server keeps on disk after every round, so that a restarted one continues to the bit."""
 
+import zipfile
 from pathlib import Path
 from typing import NamedTuple, final
 
 import msgspec
+import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
@@ -12,7 +14,7 @@ from f2ed.deployment.journal import History
 from f2ed.protocol.aggregation import StepState
 from f2ed.records import RoundRecord
 
-__all__ = ["Progress", "load", "save"]
+__all__ = ["Progress", "load", "save", "save_model"]
 
 _FORMAT = 2
 _NO_STEP = StepState()
@@ -110,6 +112,15 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
         record=found.record,
         following=found.round if found.following is None else found.following,
     )
+
+
+def save_model(checkpoint: Path, path: Path) -> None:
+    """Write the arrays of a checkpoint as NumPy's archive, for other programs."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for each in _decoded(checkpoint).arrays:
+            array = Array(each.dtype, each.shape, each.stype, each.data).numpy()
+            with archive.open(f"{each.name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def _decoded(path: Path) -> _Stored:

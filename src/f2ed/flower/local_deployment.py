@@ -4,6 +4,7 @@ Nothing listens beyond 127.0.0.1, nothing is written outside one folder, and eve
 """
 
 import os
+import re
 import signal
 import socket
 import ssl
@@ -17,13 +18,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.apps import describe
-from f2ed.deployment.certs import Tls, node_key, server_certificate
-from f2ed.deployment.keyfiles import read_private, write_pair
-from f2ed.deployment.roster import Entry, Roster, revised, signed, write_roster
-from f2ed.flower.bundle import build
+from f2ed.deployment.certs import Tls, server_certificate
 from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
-from f2ed.protocol.secagg import public_key
+from f2ed.flower.run_status import check_run
+from f2ed.flower.trial_roster import create_roster, sign_again
 
 __all__ = ["Deployment"]
 
@@ -63,10 +61,23 @@ class Deployment:
         self._keys = {client: client for client in range(self._count)}
         """The number of the key with which each node authenticates."""
         self._spares = list(range(self._count, self._count + spares))
-        self._tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
-        self.roster = self._identities(nodes, shards, min_crowd, app)
-        self._ports = free_ports()
-        self._port = next(self._ports)
+        self.tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
+        self.roster = create_roster(
+            folder,
+            clients=self._count,
+            nodes=nodes,
+            keys=(*self._keys, *self._spares),
+            shards=shards,
+            min_crowd=min_crowd,
+            apps=[app],
+        )
+        self.ports = free_ports()
+        self.port = next(self.ports)
+        """Of the SuperLink."""
+        self.node_address = self.control_address = f"{HOST}:{self.port}"
+        """Where nodes connect, and where runs are submitted."""
+        self.flwr = tool("flwr")
+        """The command that submits them."""
 
     @property
     def roster_path(self) -> Path:
@@ -93,14 +104,14 @@ class Deployment:
 
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it answers."""
-        self._log(f"starting the SuperLink on {HOST}:{self._port}, with TLS and node authentication")
-        self.superlink = self._start(
+        self._log(f"starting the SuperLink on {HOST}:{self.port}, with TLS and node authentication")
+        self.superlink = self.start_process(
             "superlink",
             [
                 *tool("flower-superlink"),
-                *("--host", HOST, "--port", str(self._port)),
-                *("--ssl-ca-certfile", str(self._tls.ca)),
-                *("--ssl-certfile", str(self._tls.certificate), "--ssl-keyfile", str(self._tls.key)),
+                *("--host", HOST, "--port", str(self.port)),
+                *("--ssl-ca-certfile", str(self.tls.ca)),
+                *("--ssl-certfile", str(self.tls.certificate), "--ssl-keyfile", str(self.tls.key)),
                 *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
                 *("--database", str(self.folder / "superlink.db")),
             ],
@@ -113,15 +124,15 @@ class Deployment:
         config = " ".join(
             f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}" for name, value in given.items()
         )
-        self.nodes[client] = self._start(
+        self.nodes[client] = self.start_process(
             f"node_{client}",
             [
                 *(sys.executable, "-m", "f2ed.cli", "node", "--roster", str(self.roster_path)),
                 *("--authority", str(self.folder / "authority.pub")),
                 *("--key", str(self.folder / "nodes" / f"client_{client}.key")),
-                *("--superlink", f"{HOST}:{self._port}", "--root-certificates", str(self._tls.ca)),
+                *("--superlink", self.node_address, "--root-certificates", str(self.tls.ca)),
                 *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{self._keys[client]}")),
-                *("--port", str(next(self._ports)), "--node-config", config),
+                *("--port", str(next(self.ports)), "--node-config", config),
             ],
         )
 
@@ -152,30 +163,23 @@ class Deployment:
         self.start_node_again(client, settings=settings)
 
     def approve(self, *apps: Path) -> None:
-        """Let the authority approve these apps and no others, in the next serial of the roster."""
-        draft = revised(self.roster, apps=tuple(describe(build(each)).app for each in apps))
-        old = self.roster
-        self.roster = signed(
-            draft,
-            read_private(self.folder / "authority.key"),
-            shards=old.shards,
-            min_crowd=old.min_crowd,
-            schedule=old.schedule,
-            mode=old.mode,
-            colluders=old.colluders,
-            seed=old.seed,
-        )
-        write_roster(self.roster_path, self.roster)
+        """Let the authority approve these apps and no others."""
+        self.roster = sign_again(self.folder, self.roster, apps)
 
     def run(self, app: Path, settings: Mapping[str, Any]) -> Iterator[str]:
-        """Submit an app and yield the lines of its log; raise `PeerError` if it fails."""
-        process = self._start("run", self._run_command(app, settings), piped=True)
+        """Submit an app and yield the lines of its log; raise `PeerError` if the run does not complete."""
+        process = self.start_process("run", self._run_command(app, settings), piped=True)
         assert process.stdout is not None  # noqa: S101  it was asked for
+        number = None
         with process.stdout:
             for line in process.stdout:
-                yield line.decode(errors="replace").rstrip("\n")
+                text = line.decode(errors="replace").rstrip("\n")
+                number = number or re.search(r"started run (\d+)", text)
+                yield text
         if process.wait() != 0:
             raise PeerError(f"flwr run ended with status {process.returncode}; the logs are in {self.folder}")
+        if number is not None:
+            check_run([*self.flwr, "list", "trial"], number[1], self._environment())
 
     def log(self, name: str) -> str:
         """Return what a process has written so far: superlink, or node_0 and so on."""
@@ -212,35 +216,18 @@ class Deployment:
         kill_each(others)
         self._started.clear()
 
-    def _identities(self, nodes: int, shards: int, min_crowd: int, app: Path) -> Roster:
-        """Create all keys and the roster in one place, which only a trial may do."""
-        authority = os.urandom(32)
-        write_pair(self.folder / "authority.key", authority)
-        entries = []
-        for client in range(self._count):
-            seed = os.urandom(32)
-            write_pair(self.folder / "nodes" / f"client_{client}.key", seed)
-            entries.append(Entry(client, f"client_{client}", public_key(seed)))
-        for number in (*self._keys, *self._spares):
-            node_key(self.folder / "nodes" / f"node_{number}")
-        approved = (describe(build(app)).app,)
-        draft = Roster(name="trial", authority=public_key(authority), clients=tuple(entries[:nodes]), apps=approved)
-        roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
-        write_roster(self.roster_path, roster)
-        return roster
-
     def _register(self) -> None:
         self._log(f"registering {self._count} nodes")
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "trial"\n\n[superlink.trial]\naddress = "{HOST}:{self._port}"\n'
-            f'root-certificates = "{self._tls.ca}"\n'
+            f'[superlink]\ndefault = "trial"\n\n[superlink.trial]\naddress = "{self.control_address}"\n'
+            f'root-certificates = "{self.tls.ca}"\n'
         )
         under_way = {
-            f"register_{number}": self._start(
+            f"register_{number}": self.start_process(
                 f"register_{number}",
-                [*tool("flwr"), "supernode", "register", str(self.folder / "nodes" / f"node_{number}.pub"), "trial"],
+                [*self.flwr, "supernode", "register", str(self.folder / "nodes" / f"node_{number}.pub"), "trial"],
             )
             for number in (*self._keys, *self._spares)
         }
@@ -248,7 +235,7 @@ class Deployment:
             self._finish(name, process)
 
     def _run_command(self, app: Path, settings: Mapping[str, Any]) -> list[str]:
-        command = [*tool("flwr"), "run", str(app), "trial", "--stream"]
+        command = [*self.flwr, "run", str(app), "trial", "--stream"]
         for name, value in settings.items():
             command += ["-c", f'{name}="{value}"' if isinstance(value, str | Path) else f"{name}={value}".lower()]
         return command
@@ -262,7 +249,8 @@ class Deployment:
         if status != 0:
             raise PeerError(f"{name} ended with status {status}: {self.log(name).strip()[-500:]}")
 
-    def _start(self, name: str, command: list[str], *, piped: bool = False) -> Process:
+    def start_process(self, name: str, command: list[str], *, piped: bool = False) -> Process:
+        """Start a process that is stopped at the end, with its log in the folder."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603  our own commands with our own arguments
                 command,
@@ -289,14 +277,14 @@ class Deployment:
         }
 
     def _until_it_answers(self, process: Process) -> None:
-        trusted = ssl.create_default_context(cafile=str(self._tls.ca))
+        trusted = ssl.create_default_context(cafile=str(self.tls.ca))
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
             if process.poll() is not None:
                 raise PeerError(f"the SuperLink ended at once: {self.log('superlink').strip()[-500:]}")
             with (
                 suppress(OSError),
-                socket.create_connection((HOST, self._port), timeout=5) as plain,
+                socket.create_connection((HOST, self.port), timeout=5) as plain,
                 trusted.wrap_socket(plain, server_hostname=HOST),
             ):
                 return

@@ -52,7 +52,7 @@ def hang():
 def die():
     """End this node with all its processes, without a chance to say goodbye."""
     family, pid = [], os.getpid()
-    while any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in (b"flwr-clientapp", b"flower-super")):
+    while any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in (b"f2ed.flower.", b"f2ed.cli\0node")):
         family.append(pid)
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     for each in reversed(family):
