@@ -75,14 +75,19 @@ def training_request(config=None, arrays=None, **records):
 class LyingServer:
     """Leads one round with a request of its own for each member."""
 
-    def __init__(self, folder, app):
-        self.roster, settings = real_roster(folder, MEMBERS, shards=1)
+    def __init__(self, folder, app, *, rules=None, **fields):
+        given = fields if rules is None else fields | {"training": rules}
+        self.roster, settings = real_roster(folder, MEMBERS, shards=1, fields=given)
         self.nodes = [Node(client, app, settings[client], {"lr": 1.0}) for client in range(MEMBERS)]
         self.app = app
         FakeGrid(self.nodes, RUN)
+        self.later(0)
+
+    def later(self, round_):
+        """Go to another round."""
         task = Task(
             job=self.roster.job(RUN),
-            round=0,
+            round=round_,
             model=bytes(32),
             coordinates=SIZE,
             encoding=Encoding(1.0),
@@ -90,8 +95,9 @@ class LyingServer:
             protocol=self.roster.protocol,
             epoch=0,
         )
-        (self.terms,) = shard_terms(self.roster.assignment(0), task)
+        (self.terms,) = shard_terms(self.roster.assignment(round_), task)
         self.replies = {}
+        return self
 
     def message(self, client, content, kind="train", **metadata):
         """Return a message, and the context in which it reaches its node."""
@@ -103,6 +109,10 @@ class LyingServer:
     def send(self, client, content, kind="train", **metadata):
         message, _ = self.message(client, content, kind, **metadata)
         return self.nodes[client].answer(client + 1, RUN, message)
+
+    def answer(self, client, content):
+        """Return the bytes of a reply to any content."""
+        return reply_bytes(self.send(client, content))
 
     def ask(self, client, request, content=None, **message):
         content = RecordDict() if content is None else copy.deepcopy(content)

@@ -37,10 +37,10 @@ def federation(tmp_path):
     """Return a function that makes a grid of real nodes."""
     from tests.flower.fake_grid import FakeGrid, Node, real_roster, user_app
 
-    def make(count=6, shards=2, *, run_id=7, min_crowd=3, signed=None, **app):
+    def make(count=6, shards=2, *, run_id=7, min_crowd=3, signed=None, fields=None, **app):
         if not (tmp_path / "roster.json").exists():
             make.roster, make.settings = real_roster(
-                tmp_path, count, shards=shards, min_crowd=min_crowd, **(signed or {})
+                tmp_path, count, shards=shards, min_crowd=min_crowd, fields=fields, **(signed or {})
             )
         nodes = [Node(client, user_app(**app), make.settings[client]) for client in range(count)]
         return FakeGrid(nodes, run_id), nodes, make.roster

@@ -13,7 +13,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from f2ed import Mean
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import signed, write_roster
-from f2ed.deployment.train_input import run_config_digest
+from f2ed.deployment.train_input import run_digest
+from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower import Entry, F2ed, Roster, protect
 from f2ed.flower.handover import train_input
 from f2ed.protocol.secagg import public_key
@@ -35,7 +36,7 @@ def model(size=23):
 def fingerprint(arrays, config=None, run_config=None):
     """Return what the masks are bound to: the digest of all that a training function is given."""
     given = ConfigRecord({"server-round": 1} if config is None else config)
-    return train_input(arrays, given).digest(run_config_digest(run_config or {}))
+    return train_input(arrays, given).digest(run_digest(run_config or {}))
 
 
 def change(client, round_, size=26):
@@ -49,8 +50,11 @@ def trained(arrays, step):
     return ArrayRecord({"weight": Array(weight), "count": Array(np.array([8])), "bias": Array(bias)})
 
 
-def user_app(seen=None, fault=None):
-    """An app as users write it, with the one line that protects it."""
+def user_app(seen=None, fault=None, extra=(), reply=None):
+    """An app as users write it, with the one line that protects it.
+
+    It adds 0.01 to the arrays named `extra`, and the records of `reply` to its reply.
+    """
     app = ClientApp(mods=[protect])
 
     @app.train()
@@ -62,7 +66,10 @@ def user_app(seen=None, fault=None):
         after = trained(before, change(context.node_config["partition-id"], round_))
         if seen is not None:
             seen.append((context.node_config["partition-id"], round_, after))
-        return Message(RecordDict({"arrays": after}), reply_to=message)
+        for name in extra:
+            values = before[name].numpy()
+            after[name] = Array(np.asarray(values + 0.01, values.dtype))
+        return Message(RecordDict({"arrays": after} | (reply or {})), reply_to=message)
 
     @app.evaluate()
     def evaluate(message, _context):
@@ -148,8 +155,11 @@ class FakeGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
 
-def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", **settings_of_roster):
-    """Make keys and a signed roster in a folder; return the roster and the node-config of each client."""
+def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=None, **settings_of_roster):
+    """Make keys and a signed roster in a folder; return the roster and the node-config of each client.
+
+    `fields` are others of the roster; by default the server may send any setting, and nodes run any app.
+    """
     authority = os.urandom(32)
     write_pair(folder / "authority.key", authority)
     entries, settings = [], []
@@ -164,7 +174,10 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", **setting
                 "f2ed-authority": str(folder / "authority.pub"),
             }
         )
-    draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries))
+    given = {"training": ANYTHING} | (fields or {})
+    if "apps" not in given:
+        given["accepted"] = ("unpinned-app", *given.get("accepted", ()))
+    draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries), **given)
     roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32), **settings_of_roster)
     write_roster(folder / "roster.json", roster)
     return roster, settings

@@ -75,8 +75,9 @@ def test_a_request_to_train_outside_of_the_protocol_gets_no_update(shard):
     assert set(reply.content) == {"f2ed"}
 
 
-def test_messages_of_another_kind_pass_through(shard):
-    assert dict(shard.ask(0, RecordDict({}), "evaluate").content) == {}
+def test_messages_of_another_kind_are_refused(shard):
+    reply = shard.ask(0, RecordDict({}), "evaluate")
+    assert "a request of type 'evaluate'; the roster allows train alone" in reply.error.reason
 
 
 def test_one_round_is_answered_once(shard):
@@ -161,10 +162,11 @@ def test_a_simulation_has_a_test_roster_and_says_so(monkeypatch, caplog):
     assert "TEST ROSTER" in caplog.text
 
 
-def test_a_key_that_others_may_read_is_refused(shard, tmp_path):
+def test_a_key_that_others_may_read_is_refused(shard, tmp_path, caplog):
     client = shard.plan.shards[0][0]
     (tmp_path / f"client_{client}.key").chmod(0o644)
-    refused("may be read by others", shard.reply(client, AskKey(shard.terms())), SignedKey)
+    refused("the reason is in its own log", shard.reply(client, AskKey(shard.terms())), SignedKey)
+    assert "may be read by others" in caplog.text
 
 
 def test_a_roster_that_was_changed_is_refused(shard, tmp_path):

@@ -163,10 +163,11 @@ def test_the_leak_meter_counts_the_shards_that_were_used(federation, tmp_path):
     assert marks(tmp_path, 6) == [6] * 6
 
 
-def test_a_damaged_mark_is_refused(tmp_path):
+def test_a_damaged_mark_is_refused(tmp_path, caplog):
     lying = LyingServer(tmp_path, 4)
     assert len(lying.all_or_nothing(lying.terms(0))) == 4
     mark_of(tmp_path, 1).write_bytes(b"nonsense")
     lying.all_or_nothing(lying.terms(1))
-    assert "the last round in" in lying.refusals[1]
+    assert "the reason is in its own log" in lying.refusals[1]
+    assert "the last round in" in caplog.text
     assert mark_of(tmp_path, 1).read_bytes() == b"nonsense"

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
+from f2ed import ConfigError
+from f2ed.deployment.training_rules import Rule, TrainingRules
+from f2ed.flower.arrays import moved
 from f2ed.flower.handover import arrays_of, clean_context, clean_message, train_input
 from tests.flower.fake_grid import FakeGrid, fingerprint, model, moved_by, opened, server, vector
 
@@ -95,3 +98,52 @@ def test_a_tolerant_shard_does_not_open_a_victim_that_is_told_something_else(fed
     (record,) = leader.records
     assert victim in record.dropped
     assert 0 in record.excluded or record.crowd == 5
+
+
+def test_a_model_with_parameters_without_dimensions_is_trained(federation):
+    """A temperature, or the logit scale of CLIP, is one number."""
+    arrays = ArrayRecord({"scale": Array(np.array(1.5, np.float32)), "half": Array(np.array(2, np.float16)), **model()})
+    record = moved(arrays, np.concatenate([[0.25, 0.5], np.zeros(26)]).astype(np.float32))
+    assert (record["scale"].shape, record["scale"].dtype, record["scale"].numpy()) == ((), "float32", 1.75)
+    assert (record["half"].shape, record["half"].dtype, record["half"].numpy()) == ((), "float16", 2.5)
+    grid, _, roster = federation(extra=("scale", "half"))
+    result = server(roster).start(grid, arrays, num_rounds=2)
+    assert result.arrays["scale"].numpy() == pytest.approx(1.5 + 2 * 0.01, abs=1e-5)
+    assert result.arrays["scale"].shape == ()
+
+
+def test_the_number_of_the_round_is_the_strategys(federation):
+    grid, _, roster = federation()
+    with pytest.raises(ConfigError, match="train_config sets 'server-round'"):
+        server(roster).start(grid, model(), train_config=ConfigRecord({"server-round": 7}))
+    assert grid.sent == []
+
+
+def test_a_second_record_of_arrays_is_refused_at_the_start(federation):
+    grid, _, roster = federation()
+    with pytest.raises(ConfigError, match="initial_arrays is a RecordDict; give one ArrayRecord"):
+        server(roster).start(grid, RecordDict({"arrays": model(), "control": model()}))
+    assert grid.sent == []
+
+
+def test_a_second_record_of_arrays_in_a_reply_is_not_dropped_silently(federation, caplog):
+    grid, _, roster = federation(reply={"control": model()})
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=1)
+    assert opened(leader) == []
+    assert "holds 2 array records (arrays, control)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rules", "config", "why"),
+    [
+        (TrainingRules(), {"lr": 0.1}, "'lr' is not in the roster's rules"),
+        (TrainingRules(settings=(Rule("lr", "float", low=0.0, high=0.5),)), {"lr": 0.6}, "the roster allows float"),
+        (TrainingRules(layout=bytes(32)), {}, "a model of layout"),
+    ],
+)
+def test_a_server_whose_requests_would_be_refused_does_not_start(federation, rules, config, why):
+    grid, _, roster = federation(fields={"training": rules})
+    with pytest.raises(ConfigError, match=f"the clients would refuse train_config or the model: .*{why}"):
+        server(roster).start(grid, model(), train_config=ConfigRecord(config))
+    assert grid.sent == []

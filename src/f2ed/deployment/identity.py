@@ -21,9 +21,11 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
+from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
+from f2ed.deployment.training_rules import ANYTHING
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
@@ -54,6 +56,8 @@ class Identity(NamedTuple):
     """The privacy budget for all its updates together."""
     rounds: RoundMark | None = None
     """The last round that it answered, in all runs; simulated nodes begin each run at 0."""
+    layouts: LayoutPin | None = None
+    """The layouts that it trained under this roster; simulated nodes pin none."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -108,6 +112,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeC
         name="test",
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
+        training=ANYTHING,
         accepted=("test",),
     )
     return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))
@@ -151,21 +156,24 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
     mine = next((entry for entry in roster.clients if entry.key == public), None)
     if mine is None:
         raise Refusal(
-            f"the key {key_path.name} is not on the roster {roster.name!r} (serial {roster.serial}); "
-            "ask the authority to add it"
+            f"this node's key is not on the roster {roster.name!r} (serial {roster.serial}); ask the authority to "
+            "add it"
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
     noise = _number(settings, "f2ed-noise-multiplier", 0.0)
     rounds = RoundMark(folder / f"{roster.lineage}.rounds", roster.first_round, roster.skip)
+    layouts = LayoutPin(folder / f"{roster.lineage}.layout", roster.digest)
     budget = _budget(settings, key_path)
-    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=budget, rounds=rounds)
+    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=budget, rounds=rounds, layouts=layouts)
 
 
 def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:
     """Return the node's budget; by default its ledger is beside its key."""
     if "f2ed-dp-epsilon" not in settings:
         if idle := [name for name in ("f2ed-delta", "f2ed-ledger") if name in settings]:
-            raise Refusal(f"{idle[0]} is in the --node-config without f2ed-dp-epsilon; set the budget, or remove both")
+            raise ConfigError(
+                f"{idle[0]} is in the --node-config without f2ed-dp-epsilon; set the budget, or remove both"
+            )
         return None
     ledger = Path(str(settings.get("f2ed-ledger", key.with_suffix(".spent.json"))))
     return Budget(ledger, _number(settings, "f2ed-dp-epsilon", 0.0), _number(settings, "f2ed-delta", 1e-5, below=1.0))
@@ -178,7 +186,7 @@ def _number(settings: Mapping[str, Any], name: str, default: float, *, below: fl
     except ValueError:
         number = -1.0
     if not 0 <= number < below:
-        raise Refusal(
+        raise ConfigError(
             f"{name} is {given!r} in the --node-config; it must be a number of 0 to {below:g}, or be left out"
         )
     return number

@@ -17,7 +17,7 @@ from f2ed.deployment.array_header import checked_dtype
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import fields, unsigned
 
-__all__ = ["NamedArray", "Setting", "TrainInput", "plain_settings", "run_config_digest"]
+__all__ = ["NamedArray", "Setting", "TrainInput", "plain_settings", "run_digest"]
 
 Scalar: TypeAlias = bool | int | float | str | bytes
 Setting: TypeAlias = Scalar | list[bool] | list[int] | list[float] | list[str] | list[bytes]
@@ -61,26 +61,31 @@ class TrainInput(NamedTuple):
             raise ConfigError("a model without a single array of floats; there is nothing to average")
         return sum(floats)
 
-    def digest(self, run_config: bytes) -> bytes:
-        """Return SHA-256 of the input and of `run_config`, the digest of the run's settings."""
+    def layout(self) -> bytes:
+        """Return SHA-256 of the names, types and shapes of the arrays, in their order."""
+        described = ((_text(each.name), _text(each.dtype), *map(unsigned, each.shape)) for each in self.arrays)
+        return digest(b"f2ed layout 1", *(fields(*parts) for parts in described))
+
+    def digest(self, run: bytes) -> bytes:
+        """Return SHA-256 of the input and of `run`, the digest of the run's settings and of its app."""
         arrays = (part for each in self.arrays for part in (_text(each.name), each.encoded()))
         records = {
             self.arrays_name: _record(b"arrays", self.arrays_name, len(self.arrays), arrays),
             self.config_name: _record(b"config", self.config_name, len(self.config), _settings(self.config)),
         }
         return digest(
-            b"f2ed input 2",
+            b"f2ed input 3",
             _text(self.message_type),
-            run_config,
+            run,
             unsigned(len(records)),
             *(records[name] for name in sorted(records)),
         )
 
 
-def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
-    """Return SHA-256 of the run's settings."""
+def run_digest(run_config: Mapping[str, Any], app: bytes = b"") -> bytes:
+    """Return SHA-256 of the run's settings and of `app`, the SHA-256 of its code where that is known."""
     config = plain_settings(run_config)
-    return digest(b"f2ed run config 2", unsigned(len(config)), *_settings(config))
+    return digest(b"f2ed run 3", app, unsigned(len(config)), *_settings(config))
 
 
 def plain_settings(given: Mapping[str, Any]) -> dict[str, Setting]:

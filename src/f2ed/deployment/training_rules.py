@@ -107,12 +107,15 @@ class TrainingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def check_message(self, kind: str) -> None:
         """Refuse a type of message that is not listed."""
-        if kind not in self.messages:
-            raise Refusal(
-                f"a request of type {kind[:80]!r}; the roster allows {', '.join(self.messages)}. Replies to others "
-                "leave in the clear: for evaluate or query the authority signs it with f2ed roster sign --message "
-                f"{kind[:80]} --accept evaluate"
-            )
+        if kind in self.messages:
+            return
+        allow = (
+            ", since replies to it leave in the clear; if that is acceptable, the authority allows it with f2ed roster "
+            f"sign --message {kind[:80]} --accept evaluate"
+            if kind.partition(".")[0] in {"evaluate", "query"}
+            else ""
+        )
+        raise Refusal(f"a request of type {kind[:80]!r}; the roster allows {', '.join(self.messages)} alone{allow}")
 
     def check_settings(self, given: Mapping[str, Any]) -> None:
         """Refuse settings of a request that no rule allows."""

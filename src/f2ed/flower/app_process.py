@@ -18,12 +18,11 @@ from flwr.common.config import get_project_dir
 from flwr.supernode.runtime import run_clientapp
 
 from f2ed.core.errors import Refusal
+from f2ed.deployment.running_app import APP
 from f2ed.flower.replaced import replace
 
-__all__ = ["APP", "main", "prepare"]
+__all__ = ["main", "prepare"]
 
-APP = "F2ED_APP"
-"""The variable that names the app that runs."""
 _FAILED = "the app failed on this node; the reason is in its own log"
 
 

@@ -56,7 +56,8 @@ def moved(arrays: ArrayRecord, step: Vector) -> ArrayRecord:
         if _is_float(values):
             piece = step[start : start + values.size].reshape(values.shape)
             start += values.size
-            values = (values + piece).astype(values.dtype)
+            # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
+            values = np.asarray(values + piece, values.dtype)
         record[name] = Array(values)
     if start != len(step):
         raise ConfigError(f"a step of {len(step)} coordinates for a model of {start}")

@@ -15,10 +15,9 @@ from flwr.app import ConfigRecord, Context
 
 from f2ed.deployment.identity import Identity, identify
 from f2ed.deployment.state_store import Kept, decode_kept
+from f2ed.flower.wire import STATE
 
 __all__ = ["ContextStore", "identity_of"]
-
-_NAME = "f2ed-state"
 
 
 def identity_of(context: Context) -> Identity:
@@ -42,12 +41,12 @@ class ContextStore:
 
     def read(self) -> Kept:
         """Return what was kept."""
-        record = self._context.state.config_records.get(_NAME)
+        record = self._context.state.config_records.get(STATE)
         return Kept() if record is None else decode_kept(record["kept"], "context.state")
 
     def write(self, kept: Kept) -> None:
         """Replace what was kept."""
-        self._context.state[_NAME] = ConfigRecord({"kept": msgspec.msgpack.encode(kept)})
+        self._context.state[STATE] = ConfigRecord({"kept": msgspec.msgpack.encode(kept)})
 
 
 def _in_ray() -> bool:

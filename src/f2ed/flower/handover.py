@@ -1,46 +1,82 @@
 """The border between Flower's messages and the input of a training function.
 
-A node takes from a request what the protocol binds and refuses anything else; the training function gets a message and
-a context that were rebuilt from it. Node id, run id, message id, deadlines and `context.state` differ between members
-without any trace in the masks, so the function does not see them.
+A node takes from a request what the protocol binds and the roster's rules allow, and refuses anything else; the
+training function gets a message and a context that were rebuilt from it. Node id, run id, message id, deadlines and
+`context.state` differ between members without any trace in the masks, so the function does not see them.
 """
 
+import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from logging import getLogger
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
 from flwr.app.message import make_message
 
-from f2ed.core.errors import Refusal
-from f2ed.deployment.train_input import NamedArray, TrainInput, plain_settings
-from f2ed.flower.wire import ARRAYS, CONFIG, OURS
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.train_input import NamedArray, Setting, TrainInput, plain_settings
+from f2ed.deployment.training_rules import SERVER_ROUND, SERVERS_OWN, TRAIN, TrainingRules
+from f2ed.flower.wire import ARRAYS, CONFIG, OURS, STATE
 
-__all__ = ["TRAIN", "arrays_of", "check_records", "clean_context", "clean_message", "received_input", "train_input"]
+__all__ = [
+    "arrays_of",
+    "check_records",
+    "check_start",
+    "clean_context",
+    "clean_message",
+    "faults_of_the_request",
+    "kept_state",
+    "passed_input",
+    "received_input",
+    "run_config_of",
+    "train_input",
+]
 
-TRAIN = "train"
-"""The only type of message that is trained on: no action, since the strategy sends none."""
+_log = getLogger("f2ed.flower")
 
 _TTL = 1e6
+_KINDS = {ARRAYS: ArrayRecord, CONFIG: ConfigRecord}
 
 
-def train_input(arrays: ArrayRecord, config: ConfigRecord) -> TrainInput:
+def train_input(arrays: ArrayRecord, config: ConfigRecord, message_type: str = TRAIN) -> TrainInput:
     """Return what the clients of a round are given."""
     parts = (NamedArray(name, each.dtype, tuple(each.shape), each.stype, each.data) for name, each in arrays.items())
-    return TrainInput(TRAIN, ARRAYS, tuple(parts), CONFIG, plain_settings(config))
+    return TrainInput(message_type, ARRAYS, tuple(parts), CONFIG, plain_settings(config))
+
+
+def check_start(rules: TrainingRules, arrays: ArrayRecord, config: ConfigRecord) -> None:
+    """Raise `ConfigError` at the start of a server whose requests its clients would refuse."""
+    if not isinstance(arrays, ArrayRecord):
+        raise ConfigError(
+            f"initial_arrays is a {type(arrays).__name__}; give one ArrayRecord, since one model is averaged. Further "
+            "records, such as control variates, are not supported"
+        )
+    if SERVER_ROUND in config:
+        raise ConfigError(f"train_config sets {SERVER_ROUND!r}, which the strategy sets itself; choose another name")
+    given = train_input(arrays, config)
+    try:
+        rules.check_settings(given.config)
+        rules.check_layout(given.layout())
+    except Refusal as error:
+        raise ConfigError(f"the clients would refuse train_config or the model: {error}") from None
+    _log.info("f2ed: the layout of the model is %s", given.layout().hex())
 
 
 def received_input(message: Message) -> TrainInput:
     """Return what a request gives to the training function, or refuse what the strategy does not send."""
-    check_records(message, {OURS: ConfigRecord, ARRAYS: ArrayRecord, CONFIG: ConfigRecord})
-    content = message.content
-    given = train_input(content.array_records[ARRAYS], content.config_records[CONFIG])
-    return given._replace(message_type=message.metadata.message_type)
+    check_records(message, {OURS: ConfigRecord, **_KINDS})
+    return _taken(message)
+
+
+def passed_input(message: Message) -> TrainInput:
+    """Return what a message outside of the protocol gives to its function: a model and settings, or one of them."""
+    check_records(message, {name: kind for name, kind in _KINDS.items() if name in message.content})
+    return _taken(message)
 
 
 def check_records(message: Message, expected: Mapping[str, type]) -> None:
-    """Refuse a message of another type, with other records, or with other fields in the protocol's own record."""
-    if (kind := message.metadata.message_type) != TRAIN:
-        raise Refusal(f"a request of type {kind!r}; this client trains on messages of type {TRAIN!r} alone")
+    """Refuse a message with other records, or with other fields in the protocol's own record."""
     for name, record in message.content.items():
         if not isinstance(record, expected.get(name, ())):
             raise Refusal(
@@ -51,8 +87,31 @@ def check_records(message: Message, expected: Mapping[str, type]) -> None:
         raise Refusal(
             f"the request lacks the record {missing[0]!r}; server and client may have different versions of f2ed"
         )
-    if extra := set(message.content[OURS]) - {"hello", "request", "model"}:
+    if extra := set(message.content.get(OURS, ())) - {"hello", "request", "model"}:
         raise Refusal(f"the protocol's record holds a field {min(extra)[:80]!r} that this client does not know")
+
+
+def _taken(message: Message) -> TrainInput:
+    content = message.content
+    arrays = content.array_records.get(ARRAYS, ArrayRecord())
+    config = content.config_records.get(CONFIG, ConfigRecord())
+    with faults_of_the_request():
+        return train_input(arrays, config, message.metadata.message_type)
+
+
+@contextmanager
+def faults_of_the_request() -> Iterator[None]:
+    """Turn errors about what the server sent into refusals: they say nothing about this node, and may be sent."""
+    try:
+        yield
+    except ConfigError as error:
+        raise Refusal(str(error)) from None
+
+
+def run_config_of(context: Context) -> dict[str, Setting]:
+    """Return the run's settings, or refuse those that have no unique meaning."""
+    with faults_of_the_request():
+        return plain_settings(context.run_config)
 
 
 def arrays_of(given: TrainInput) -> ArrayRecord:
@@ -70,7 +129,7 @@ def clean_message(given: TrainInput) -> Message:
         src_node_id=0,
         dst_node_id=0,
         reply_to_message_id="",
-        group_id=str(given.config.get("server-round", "")),
+        group_id=str(given.config.get(SERVER_ROUND, "")),
         created_at=time.time(),
         ttl=_TTL,
         message_type=given.message_type,
@@ -78,7 +137,17 @@ def clean_message(given: TrainInput) -> Message:
     return make_message(metadata, content)
 
 
-def clean_context(context: Context) -> Context:
-    """Return the context that the training function sees: the node's own settings, the run's, and an empty state."""
-    run_config = plain_settings(context.run_config)
-    return Context(0, 0, dict(context.node_config), RecordDict(), run_config)  # type: ignore[arg-type]
+def clean_context(context: Context, *, stateful: bool = False) -> Context:
+    """Return the context that a function of the app sees: the node's own settings, and those of the run that are its.
+
+    The state is empty, unless the roster accepts that it differs between members.
+    """
+    shown = {name: value for name, value in run_config_of(context).items() if not name.startswith(SERVERS_OWN)}
+    state = {name: copy.deepcopy(record) for name, record in context.state.items() if stateful and name != STATE}
+    return Context(0, 0, dict(context.node_config), RecordDict(state), shown)  # type: ignore[arg-type]
+
+
+def kept_state(context: Context, after: Context) -> RecordDict:
+    """Return the state after a function of the app has changed its own part of it."""
+    ours = {name: record for name, record in context.state.items() if name == STATE}
+    return RecordDict({name: record for name, record in after.state.items() if name != STATE} | ours)

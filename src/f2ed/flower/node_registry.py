@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.roster import Roster
-from f2ed.deployment.train_input import run_config_digest
+from f2ed.deployment.train_input import run_digest
 from f2ed.flower.transport import Connection
 from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
@@ -50,13 +50,13 @@ class NodeRegistry:
         return {client: node for node, client in self._clients.items() if node in set(connected)}
 
     def run_config(self) -> bytes:
-        """Return the digest of the run's settings that most clients were given; those with others drop out.
+        """Return the digest of the run's settings and app that most clients were given; those with others drop out.
 
-        The server's own settings are not asked for: a strategy does not see them. A node binds those that it was given,
-        so a wrong answer closes shards and opens nothing.
+        The server's own settings are not asked for: a strategy does not see them. A node binds what it was given, so a
+        wrong answer closes shards and opens nothing.
         """
         counted = Counter(self._run_configs[node] for node in self._clients)
-        return counted.most_common(1)[0][0] if counted else run_config_digest({})
+        return counted.most_common(1)[0][0] if counted else run_digest({})
 
     def next_round(self, following: int, *, malicious: int) -> int:
         """Return the number of the next round: `following`, or later if clients have answered later ones in other runs.

@@ -7,6 +7,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 
 from f2ed.deployment.journal import RoundOutcome
 from f2ed.deployment.settings import ServerSettings
+from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.flower.arrays import moved
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
@@ -39,7 +40,7 @@ class RoundLeader(NamedTuple):
         """
         round_ = progress.round
         began = time.monotonic()
-        config = ConfigRecord({"server-round": round_ + 1, **train_config})
+        config = ConfigRecord({**train_config, SERVER_ROUND: round_ + 1})
         present = self.registry.present(deadline=deadlines.step)
         exchange = RoundExchange(
             self.connection,

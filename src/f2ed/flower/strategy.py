@@ -27,6 +27,7 @@ from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import tensor_sizes
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.handover import check_start
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import RoundLeader
 from f2ed.flower.transport import Connection, Deadlines
@@ -136,6 +137,8 @@ class F2ed:
             self._deadlines = self._deadlines._replace(train=timeout)
         if evaluate_config is not None:
             _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
+        config = train_config or ConfigRecord()
+        check_start(self.roster.training, initial_arrays, config)
         progress = self._resumed(initial_arrays)
         result = Result(arrays=progress.arrays)
         metrics = _evaluated(evaluate_fn, progress, result)
@@ -144,7 +147,7 @@ class F2ed:
         if progress.round < num_rounds:
             self._wait_for_nodes(leader)
         while progress.round < num_rounds:
-            arrays, outcome = leader.lead(progress, train_config or ConfigRecord(), self._deadlines)
+            arrays, outcome = leader.lead(progress, config, self._deadlines)
             record = journal.describe(outcome)
             progress = Progress(
                 round=progress.round + 1,

@@ -8,6 +8,7 @@ from f2ed.deployment.apps import describe
 from f2ed.deployment.certs import node_key
 from f2ed.deployment.keyfiles import read_private, write_pair
 from f2ed.deployment.roster import App, Entry, Roster, revised, signed, write_roster
+from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower.bundle import build
 from f2ed.protocol.secagg import public_key
 
@@ -27,7 +28,13 @@ def create_roster(
         entries.append(Entry(client, f"client_{client}", public_key(seed)))
     for number in keys:
         node_key(folder / "nodes" / f"node_{number}")
-    draft = Roster(name="trial", authority=public_key(authority), clients=tuple(entries[:nodes]), apps=approved(apps))
+    draft = Roster(
+        name="trial",
+        authority=public_key(authority),
+        clients=tuple(entries[:nodes]),
+        apps=approved(apps),
+        training=ANYTHING,  # One person runs all parts, and tries out settings.
+    )
     roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
     write_roster(folder / "roster.json", roster)
     return roster

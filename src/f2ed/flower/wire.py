@@ -14,11 +14,23 @@ from msgspec import Meta
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.fields import fields, unsigned
 
-__all__ = ["ARRAYS", "CONFIG", "OURS", "Hello", "hello_text", "reply_bytes", "reply_content", "request_content"]
+__all__ = [
+    "ARRAYS",
+    "CONFIG",
+    "OURS",
+    "STATE",
+    "Hello",
+    "hello_text",
+    "reply_bytes",
+    "reply_content",
+    "request_content",
+]
 
 OURS = "f2ed"
 ARRAYS = "arrays"
 CONFIG = "config"
+STATE = "f2ed-state"
+"""The record of `context.state` that holds the protocol's own state in simulations."""
 
 
 @final
@@ -29,7 +41,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     roster: Annotated[bytes, Meta(min_length=32, max_length=32)]
     """The digest of its roster."""
     run_config: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    """The digest of the run's settings, as this node was given them."""
+    """The digest of the run's settings and its app, as this node was given them."""
     last: Annotated[int, Meta(ge=-1, le=2**32)]
     """The last round that it answered, in any run; -1 if none."""
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]

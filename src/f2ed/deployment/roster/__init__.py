@@ -9,12 +9,11 @@ from f2ed.deployment.roster.parts import (
     Gone,
     Group,
     Risk,
-    Setting,
     SignedEncoding,
-    TrainingRules,
 )
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
 from f2ed.deployment.roster.signing import check_signature, signed
+from f2ed.deployment.training_rules import Rule, TrainingRules
 
 __all__ = [
     "KEY_ROUNDS",
@@ -26,7 +25,7 @@ __all__ = [
     "Group",
     "Risk",
     "Roster",
-    "Setting",
+    "Rule",
     "SignedEncoding",
     "TrainingRules",
     "check_signature",

@@ -20,9 +20,7 @@ __all__ = [
     "Name",
     "Risk",
     "Serial",
-    "Setting",
     "SignedEncoding",
-    "TrainingRules",
     "Weight",
 ]
 
@@ -104,25 +102,3 @@ class App(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sha256: Key
     name: str
-
-
-@final
-class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting of training that the server may vary."""
-
-    name: str
-    kind: Literal["bool", "int", "float", "str"]
-
-
-@final
-class TrainingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the server may ask training for."""
-
-    messages: tuple[str, ...] = ("train",)
-    """The types of messages that nodes answer."""
-    settings: tuple[Setting, ...] = ()
-    run_config: tuple[Setting, ...] = ()
-    layout: bytes = b""
-    """SHA-256 of the names, dtypes and shapes of the model's arrays; empty for any."""
-    stateful: bool = False
-    """Whether training keeps state between rounds."""

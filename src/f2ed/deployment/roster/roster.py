@@ -23,9 +23,9 @@ from f2ed.deployment.roster.parts import (
     Risk,
     Serial,
     SignedEncoding,
-    TrainingRules,
     Weight,
 )
+from f2ed.deployment.training_rules import TrainingRules, check_risks
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.secagg import MIN_CROWD, Agreed, MaskedMode
@@ -92,7 +92,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     signature: bytes = b""
 
     def __post_init__(self) -> None:
-        """Refuse duplicate ids, names and keys, and those of clients that left."""
+        """Refuse duplicate ids, names and keys, those of clients that left, and risks that were not accepted."""
+        check_risks(self.training, self.accepted)
         for what in ("id", "name", "key"):
             left = {getattr(entry, what) for entry in self.gone}
             seen: set[object] = set()
