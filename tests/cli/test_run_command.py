@@ -107,13 +107,20 @@ def test_only_may_be_given_twice_and_parts_are_chosen_by_name(f2ed, file):
     [
         (["--only", "krum"], "no run of"),
         (["--jobs", "0"], "--jobs 0"),
-        (["--device", "toaster"], "no such device"),
+        (["--device", "toaster"], "there is no device 'toaster'"),
         (["--rounds", "0"], "rounds"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(f2ed, file, arguments, complaint):
     status, _, _ = f2ed("run", file, *arguments)
     assert complaint in status
+    assert "\n" not in status
+
+
+def test_an_output_folder_that_is_a_file_is_refused(f2ed, file, tmp_path):
+    (tmp_path / "taken").write_text("")
+    status, _, _ = f2ed("run", file, "--out", tmp_path / "taken")
+    assert "a file is in the way" in status
     assert "\n" not in status
 
 

@@ -206,3 +206,18 @@ def test_skipped_rounds_of_a_deployment_are_counted_with_the_last_reason():
     (point,) = points(found, "Skipped rounds")
     assert point.level == "degraded"
     assert point.text == "3 of 3 rounds left the model as it was: only 2 of 4 shards opened."
+
+
+def test_a_run_that_diverged_is_the_first_thing_said():
+    reason = "3 of 3 members sent nothing: an update with 10 coordinates that are NaN or infinite"
+    more = {"skipped": "nothing was opened", "excluded": {0: reason}, "step": 0.0}
+    verdict = page_verdict(arms([run(attack="none", more=more, training={"lr": 1e30})]))
+    assert verdict.level == "broken"
+    assert "did not move in 3 of 3 rounds" in verdict.headline
+    assert "learning rate (lr = 1e+30) is most likely too large" in verdict.headline
+
+
+def test_rounds_that_opened_nothing_are_named_without_blaming_the_learning_rate():
+    verdict = page_verdict(arms([run(attack="none", more={"skipped": "nothing was opened"})]))
+    assert verdict.headline.endswith("nothing was opened. The rest says nothing.")
+    assert "learning rate" not in verdict.headline

@@ -313,3 +313,26 @@ def test_every_attack_can_be_named_and_changes_what_is_sent(kind, aware):
     attacked, _ = final(**changes, attack=attack)
     calm, _ = final(**changes)
     assert attacked != calm
+
+
+def test_settings_may_come_as_a_dictionary():
+    assert [record.accuracy for record in simulate(SMALL)] == [record.accuracy for record in simulate(**SMALL)]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "sentence"),
+    [
+        (("demo.toml",), {}, "found a str: for an experiment file use f2ed run"),
+        ((SMALL,), {"device": "toaster"}, "there is no device 'toaster'"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_one_sentence(given, options, sentence):
+    with pytest.raises(ConfigError) as refusal:
+        simulate(*given, **options)
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="torch finds no GPU here; use cpu"):
+        simulate(SMALL, device="cuda")

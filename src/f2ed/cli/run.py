@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import torch
 from cyclopts import Parameter
 from rich import box
 from rich.console import Console
@@ -19,6 +18,7 @@ from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.experiments import Cell, ExperimentFile, Summary, expand, find, prepare, read, run_all, summarize
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
+from f2ed.learning.device import found_device
 from f2ed.records import RunLog
 from f2ed.records.grading import LATE_ROUNDS
 from f2ed.report import write_page
@@ -112,7 +112,9 @@ def carry_out(
     strict: bool = False,
 ) -> tuple[list[Cell], list[RunLog]]:
     """Run the chosen part of a file with progress, and with a live report if there is a port; exit on Ctrl-C."""
-    device = _device(device)
+    device = str(found_device(device))
+    if not (folder.is_dir() or not folder.exists()) or any(part.is_file() for part in folder.parents):
+        raise ConfigError(f"--out: {folder} cannot be a folder, since a file is in the way; name another")
     if jobs < 1:
         raise ConfigError(f"--jobs {jobs}: use at least 1")
     with console.status("Looking for the data …") as status:
@@ -141,18 +143,6 @@ def carry_out(
         console.print(f"Interrupted. Nothing is lost: run the same command to resume ({folder}).", soft_wrap=True)
         sys.exit(130)
     return chosen, logs
-
-
-def _device(wanted: str) -> str:
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        found = torch.device(wanted)
-    except RuntimeError:
-        raise ConfigError(f"--device {wanted}: no such device; use auto, cpu or cuda") from None
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"--device {wanted}: torch finds no GPU here; use cpu")
-    return wanted
 
 
 def _check_schedules(cells: Sequence[Cell], console: Console, *, strict: bool) -> None:

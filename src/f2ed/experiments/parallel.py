@@ -5,9 +5,10 @@ import queue
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 import torch
@@ -37,8 +38,9 @@ def run_in_processes(
         tasks.put(None)
     given = (tasks, events, out, device, folder, max(1, cores() // jobs), os.getpid(), folders())
     processes = [context.Process(target=_serve, args=given, daemon=True) for _ in range(jobs)]
-    for process in processes:
-        process.start()
+    with _ignoring_interrupts():
+        for process in processes:
+            process.start()
     try:
         left = len(cells)
         while left:
@@ -91,6 +93,19 @@ def _serve(
         except F2edError as error:
             events.put(f"{cell.name}: {error}")
             return
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from their first moment, before they can say so themselves."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _leave_with(parent: int) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.records import RunLog
-from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, unfinished, upkeep
+from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, stuck, unfinished, upkeep
 from f2ed.records.grading import grade, late_contaminated_weight
 from f2ed.records.text import ending, kind, percent
 
@@ -47,7 +47,8 @@ def summarize(logs: Sequence[RunLog]) -> Summary:
     logs = [log for log in logs if log.rounds]
     baseline = {_but_attack(log): log for log in logs if not log.header.attacked}
     results = tuple(_result(log, baseline.get(_but_attack(log))) for log in logs)
-    return Summary(results, (*_sentences(results), *(finding.sentence for finding in _findings(logs, results))))
+    first = (finding.sentence for finding in stuck(logs))
+    return Summary(results, (*first, *_sentences(results), *(each.sentence for each in _findings(logs, results))))
 
 
 def _but_attack(log: RunLog) -> bytes:

@@ -10,7 +10,7 @@ from f2ed.records.grading import MAX_DP_EPSILON, Level, grade_region
 from f2ed.records.schema import LeakReading, RoundRecord, RunHeader
 from f2ed.records.text import plural
 
-__all__ = ["Finding", "Recorded", "by_guarantee", "guarantee", "privacy", "unfinished", "upkeep"]
+__all__ = ["Finding", "Recorded", "by_guarantee", "guarantee", "privacy", "stuck", "unfinished", "upkeep"]
 
 
 class Recorded(Protocol):
@@ -114,6 +114,41 @@ def upkeep(runs: Runs) -> Iterator[Finding]:
     if closed := sum(bool(record.excluded) for record in records):
         sentence = f"in {closed} of {plural(len(records), 'round')} some rows did not take part; the records state why."
         yield Finding("note", "Excluded", sentence)
+
+
+def stuck(runs: Runs) -> Iterator[Finding]:
+    """Return which simulated runs learned nothing, since no round or hardly any moved the model, and why."""
+    still = [run for run in runs if run.header.source == "simulation" and _idle(run) > len(run.rounds) / 2]
+    if not still:
+        return
+    idle, rounds = sum(map(_idle, still)), sum(len(run.rounds) for run in still)
+    which = f" of {plural(len(still), 'run')}" if len(still) < len(runs) else ""
+    rates = sorted({str((run.header.settings.get("training") or {}).get("lr")) for run in still if _diverged(run)})
+    cause = (
+        "the clients' updates were NaN or infinite, so training diverged; the learning rate "
+        f"(lr = {' or '.join(rates)}) is most likely too large"
+        if rates
+        else next(record.skipped or "the step was zero" for record in still[0].rounds if _no_step(record))
+    )
+    sentence = f"the model did not move in {idle} of {plural(rounds, 'round')}{which}: {cause}. The rest says nothing."
+    yield Finding("broken", "Training", sentence)
+
+
+def _idle(run: Recorded) -> int:
+    return sum(map(_no_step, run.rounds))
+
+
+def _no_step(record: RoundRecord) -> bool:
+    return record.skipped is not None or record.step == 0
+
+
+def _diverged(run: Recorded) -> bool:
+    """Return whether updates of clients were not finite."""
+    return any(
+        "NaN" in reason
+        for record in run.rounds
+        for reason in (record.skipped or "", *record.dropped.values(), *record.excluded.values())
+    )
 
 
 def unfinished(runs: Runs) -> Iterator[Finding]:

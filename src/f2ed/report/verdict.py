@@ -5,7 +5,7 @@ from typing import final
 
 import msgspec
 
-from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, unfinished, upkeep
+from f2ed.records.findings import Finding, by_guarantee, guarantee, privacy, stuck, unfinished, upkeep
 from f2ed.records.grading import GRADES, Grade, grade
 from f2ed.records.text import ending, percent, plural
 from f2ed.report.arms import Arm
@@ -56,7 +56,9 @@ def page_verdict(every: Sequence[Arm]) -> PageVerdict:
     points = [*_attacks(graded), *_estimators(graded), *_guarantees(graded)]
     points += [guarantee(several, ()) for several in by_guarantee(deployed)]
     points += [*privacy(runs), *upkeep(deployed), *unfinished(runs)]
-    return PageVerdict(*_headline(graded, every), tuple(points))
+    still = list(stuck(runs))
+    level, headline = _headline(graded, every)
+    return PageVerdict("broken" if still else level, still[0].sentence if still else headline, (*still, *points))
 
 
 def _lost(reached: Curve | None, benign: Curve | None) -> float | None:

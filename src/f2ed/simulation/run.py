@@ -1,7 +1,7 @@
 """One run, round by round: train, attack, protect, sum, estimate, move the model, evaluate, record."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from f2ed.core.threads import cores
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, split_samples
 from f2ed.learning.datasets import Given
 from f2ed.learning.datasets.base import Notify, quiet
+from f2ed.learning.device import found_device
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
@@ -34,27 +35,32 @@ __all__ = ["Simulation", "simulate"]
 
 
 def simulate(
-    settings: Experiment | None = None,
+    settings: Experiment | Mapping[str, Any] | None = None,
     /,
     *,
     device: str = "cpu",
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     notify: Notify = quiet,
     strict: bool = False,
     **stated: Any,
 ) -> Iterator[RoundRecord]:
     """Prepare an experiment; return an iterator that runs one round at a time and yields its record.
 
-    Settings are an `Experiment`, or keywords as in an experiment file: `simulate(data="digits", clients=30,
-    malicious=3, shards=10, attack="trimmed-mean-attack", rounds=5)`. `folder` is where data sets are stored. A schedule
-    that would expose a client within these rounds raises a warning, or an error if `strict`.
+    Settings are an `Experiment`, a dictionary, or keywords as in an experiment file: `simulate(data="digits",
+    clients=30, malicious=3, shards=10, attack="trimmed-mean-attack", rounds=5)`. `folder` is where data sets are
+    stored. A schedule that would expose a client within these rounds raises a warning, or an error if `strict`.
     """
     if (settings is None) == (not stated):
         found = "neither" if settings is None else "both"
         raise ConfigError(
             f"simulate takes an Experiment or settings as keywords, and found {found}; give one of the two"
         )
-    settings = settings or experiment(stated)
+    if not isinstance(settings, Experiment | Mapping | None):
+        raise ConfigError(
+            f"simulate takes an Experiment, a dictionary or keywords; found a {type(settings).__name__}: for an "
+            "experiment file use f2ed run"
+        )
+    settings = settings if isinstance(settings, Experiment) else experiment(stated if settings is None else settings)
     if (exposed := warning(settings)) is not None:
         if strict:
             raise ConfigError(exposed)
@@ -74,19 +80,19 @@ class Simulation:
         arm: dict[str, str] | None = None,
         data: Data | None = None,
         device: str = "cpu",
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         workers: int | None = None,
         first_rounds: FirstRoundCache | None = None,
         notify: Notify = quiet,
     ) -> None:
         check(experiment)
         if data is None:
-            data = experiment.data.load(folder, notify=notify)
+            data = experiment.data.load(None if folder is None else Path(folder), notify=notify)
         elif data.origin != experiment.data:
             # The record must not name a data set that was not used.
             experiment = msgspec.structs.replace(experiment, data=Given.of(data))
         partition = check_data(experiment, data)
-        self.experiment, self.device = experiment, torch.device(device)
+        self.experiment, self.device = experiment, found_device(device)
         self.digest = digest(experiment)
         self.data = data.to(self.device)
         seed, workers = experiment.seed, workers or cores()
