@@ -117,6 +117,14 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(f2ed, file, arguments, c
     assert "\n" not in status
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_trained_models_are_saved_beside_the_records(f2ed, file, tmp_path, jobs):
+    f2ed("run", file, "--rounds", "1", "--save-model", "--jobs", jobs, "--out", tmp_path / "runs")
+    records = sorted(path.stem for path in (tmp_path / "runs/small").glob("*.jsonl"))
+    models = sorted(path.stem for path in (tmp_path / "runs/small").glob("*.safetensors"))
+    assert models == records != []
+
+
 def test_an_output_folder_that_is_a_file_is_refused(f2ed, file, tmp_path):
     (tmp_path / "taken").write_text("")
     status, _, _ = f2ed("run", file, "--out", tmp_path / "taken")

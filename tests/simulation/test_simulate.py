@@ -10,6 +10,7 @@ import torch
 from f2ed.attacks import AnyAttack, TrimmedMeanAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import NNM, AnyEstimator, FilterL2, Krum
+from f2ed.learning.saved import save_model
 from f2ed.records.text import notes, summary
 from f2ed.simulation import Experiment, Simulation, experiment, simulate
 from f2ed.simulation.checkpoint import SimulationState, pack, unpack
@@ -336,3 +337,16 @@ def test_what_cannot_be_simulated_is_refused_in_one_sentence(given, options, sen
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match="torch finds no GPU here; use cpu"):
         simulate(SMALL, device="cuda")
+
+
+def test_a_run_starts_from_a_saved_model(tmp_path):
+    simulation = Simulation(experiment(SMALL | {"rounds": 1}))
+    ((state, record),) = simulation.rounds()
+    trained = simulation.model(state)
+    save_model(tmp_path / "m.safetensors", trained)
+    again = Simulation(experiment(SMALL | {"start": str(tmp_path / "m.safetensors")}))
+    assert torch.equal(again.start().model, state.model)
+    images, labels = again.data.test.images, again.data.test.labels
+    assert float((trained(images).argmax(1) == labels).double().mean()) == record.accuracy
+    with pytest.raises(ConfigError, match="there is no nowhere"):
+        Simulation(experiment(SMALL | {"start": "nowhere.safetensors"}))

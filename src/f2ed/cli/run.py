@@ -44,6 +44,9 @@ def run(
     jobs: Annotated[int, Parameter(help="Number of runs in parallel, each in its own process.")] = 1,
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     rounds: Annotated[int | None, Parameter(help="Number of rounds, instead of the file's.")] = None,
+    save_model: Annotated[
+        bool, Parameter(negative="", help="Save each run's trained model beside its records (safetensors).")
+    ] = False,
     watch: Annotated[
         bool, Parameter(negative="", help="Serve the live report meanwhile, on this machine only.")
     ] = False,
@@ -82,6 +85,7 @@ def run(
         data=data,
         port=port if watch else None,
         strict=strict,
+        save_model=save_model,
     )
     summary = summarize(logs)
     where: Path | None = folder / "index.html"
@@ -110,6 +114,7 @@ def carry_out(
     data: Path | None,
     port: int | None = None,
     strict: bool = False,
+    save_model: bool = False,
 ) -> tuple[list[Cell], list[RunLog]]:
     """Run the chosen part of a file with progress, and with a live report if there is a port; exit on Ctrl-C."""
     device = str(found_device(device))
@@ -131,9 +136,10 @@ def carry_out(
         )
     _check_schedules(chosen, console, strict=strict)
     if jobs > 1 and len(chosen) > 1:
-        events = run_in_processes(chosen, folder, jobs=min(jobs, len(chosen)), device=device, folder=data)
+        jobs = min(jobs, len(chosen))
+        events = run_in_processes(chosen, folder, jobs=jobs, device=device, folder=data, save_model=save_model)
     else:
-        events = run_all(chosen, folder, loaded=loaded, device=device, notify=notify)
+        events = run_all(chosen, folder, loaded=loaded, device=device, notify=notify, save_model=save_model)
     try:
         with serve(folder, port) if port is not None else nullcontext() as url:
             if url is not None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,7 +25,13 @@ __all__ = ["run_in_processes"]
 
 
 def run_in_processes(
-    cells: Sequence[Cell], out: Path, *, jobs: int, device: str = "cpu", folder: Path | None = None
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    jobs: int,
+    device: str = "cpu",
+    folder: Path | None = None,
+    save_model: bool = False,
 ) -> Iterator[Event]:
     """Run the cells in `jobs` processes, which share the cores; stop them when the caller stops iterating."""
     # Start fresh interpreters: torch threads do not survive a fork.
@@ -36,8 +42,8 @@ def run_in_processes(
         tasks.put(numbered)
     for _ in range(jobs):
         tasks.put(None)
-    given = (tasks, events, out, device, folder, max(1, cores() // jobs), os.getpid(), folders())
-    processes = [context.Process(target=_serve, args=given, daemon=True) for _ in range(jobs)]
+    work = _Work(out, device, folder, max(1, cores() // jobs), os.getpid(), folders(), save_model)
+    processes = [context.Process(target=_serve, args=(tasks, events, work), daemon=True) for _ in range(jobs)]
     with _ignoring_interrupts():
         for process in processes:
             process.start()
@@ -63,21 +69,24 @@ def run_in_processes(
             process.join()
 
 
-def _serve(
-    tasks: Any,
-    events: Any,
-    out: Path,
-    device: str,
-    folder: Path | None,
-    workers: int,
-    parent: int,
-    beside: tuple[Path, ...],
-) -> None:
+class _Work(NamedTuple):
+    """What a worker process is told."""
+
+    out: Path
+    device: str
+    folder: Path | None
+    workers: int
+    parent: int
+    beside: tuple[Path, ...]
+    save_model: bool
+
+
+def _serve(tasks: Any, events: Any, work: _Work) -> None:
     """Run cells from the queue until it is empty."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops this process.
-    Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    torch.set_num_threads(workers)
-    for place in beside:
+    Thread(target=_leave_with, args=(work.parent,), daemon=True).start()
+    torch.set_num_threads(work.workers)
+    for place in work.beside:
         with_folder(place)
     loaded: dict[AnyDataset, Data] = {}
     first_rounds = FirstRoundCache()
@@ -87,8 +96,16 @@ def _serve(
             wanted = cell.experiment.data
             data = loaded.get(wanted)
             if data is None:
-                data = loaded[wanted] = wanted.load(folder)
-            for kind, log in run_cell(cell, out, data=data, device=device, workers=workers, first_rounds=first_rounds):
+                data = loaded[wanted] = wanted.load(work.folder)
+            for kind, log in run_cell(
+                cell,
+                work.out,
+                data=data,
+                device=work.device,
+                workers=work.workers,
+                first_rounds=first_rounds,
+                save_model=work.save_model,
+            ):
                 events.put(Event(index, kind, log))
         except F2edError as error:
             events.put(f"{cell.name}: {error}")

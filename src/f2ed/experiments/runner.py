@@ -17,6 +17,7 @@ from f2ed.learning import AnyDataset, Data
 from f2ed.learning.datasets import ARCHIVES
 from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Notify, Progress, quiet
+from f2ed.learning.saved import save_model as write_model
 from f2ed.records import RunHeader, RunLog, holds_records, line, locate, read, read_all
 from f2ed.simulation import Simulation
 from f2ed.simulation.checkpoint import SimulationState, pack, unpack
@@ -112,8 +113,9 @@ def run_cell(
     workers: int | None = None,
     first_rounds: FirstRoundCache | None = None,
     notify: Notify = quiet,
+    save_model: bool = False,
 ) -> Iterator[tuple[Kind, RunLog]]:
-    """Run or resume one cell; yield each event with the log so far."""
+    """Run or resume one cell; yield each event with the log so far. The trained model is saved beside the records."""
     if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
         yield "skipped", archived
         return
@@ -139,12 +141,15 @@ def run_cell(
         log, state = _resumed(path, simulation) or (RunLog(simulation.header, ()), None)
         lock.write(path, line(log.header) + b"".join(map(line, log.rounds)), mode=0o666)
         yield "began", log
+        after = state
         for after, record in simulation.rounds(state):
             lock.check()
             append(path, line(record))
             lock.write(_checkpoint(path), pack(after, simulation.digest), mode=0o666)
             log = log._replace(rounds=(*log.rounds, record))
             yield "round", log
+        if save_model and after is not None:
+            write_model(path.with_suffix(".safetensors"), simulation.model(after), digest=simulation.digest)
         _checkpoint(path).unlink(missing_ok=True)
         yield "finished", log
 
@@ -164,13 +169,21 @@ def run_all(
     device: str = "cpu",
     workers: int | None = None,
     notify: Notify = quiet,
+    save_model: bool = False,
 ) -> Iterator[Event]:
     """Run the cells in order; cells that start alike share the training of their first round."""
     first_rounds = FirstRoundCache()
     for index, cell in enumerate(cells):
         data = loaded[cell.experiment.data]
         for kind, log in run_cell(
-            cell, out, data=data, device=device, workers=workers, first_rounds=first_rounds, notify=notify
+            cell,
+            out,
+            data=data,
+            device=device,
+            workers=workers,
+            first_rounds=first_rounds,
+            notify=notify,
+            save_model=save_model,
         ):
             yield Event(index, kind, log)
 

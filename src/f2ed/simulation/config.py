@@ -69,6 +69,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
     schedule: Schedule = Fixed()
     rounds: Count
+    start: str | None = None
+    """A saved model (safetensors) to start from; by default the weights are drawn from the seed."""
     seed: int = 0
     secure: bool = True
     """False sums the same integers in the clear: the same results in less time, and no secrecy."""

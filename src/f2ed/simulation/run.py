@@ -1,5 +1,6 @@
 """One run, round by round: train, attack, protect, sum, estimate, move the model, evaluate, record."""
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,14 +9,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
+from torch import nn
 
 from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
 from f2ed.core.threads import cores
-from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, split_samples
+from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, load, split_samples
 from f2ed.learning.datasets import Given
 from f2ed.learning.datasets.base import Notify, quiet
+from f2ed.learning.datasets.tables import found_file
 from f2ed.learning.device import found_device
+from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
@@ -97,6 +101,9 @@ class Simulation:
         self.data = data.to(self.device)
         seed, workers = experiment.seed, workers or cores()
         module = experiment.model(data.shape, data.classes, seed)
+        self._module = module
+        if experiment.start is not None:
+            load(module, saved_vector(found_file(experiment.start, None), module))
         self._first_model = flatten(module).to(self.device)
         on_cpu = self.device.type == "cpu"
         cohort = Cohort(module, device=self.device, workers=workers if on_cpu else None, notify=notify)
@@ -139,6 +146,12 @@ class Simulation:
         if self.experiment.client_momentum is not None:
             momentum = MomentumState.empty(self.experiment.clients, self._dimension, self.device)
         return SimulationState(0, self._first_model, momentum=momentum)
+
+    def model(self, state: SimulationState) -> nn.Module:
+        """Return the model of a state, on the CPU and ready to predict."""
+        model = copy.deepcopy(self._module)
+        load(model, state.model.cpu())
+        return model.eval()
 
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
         """Yield each round's record with the state after it, from the given state or from the start."""
