@@ -65,6 +65,7 @@ def test_the_approved_app_runs_from_its_own_bytes_and_knows_its_hash(deployment,
         report = reply["report"]
         assert report["home"] != str(deployment.folder / "flwr")
         assert {"FLWR_HOME", "PATH", "F2ED_APP"} <= set(report["variables"])
+        assert "node key" in report["readable"], "with one user for both; see test_app_user"
         assert not any("token" in word for word in report["arguments"]), "others on the machine see arguments"
 
 

@@ -29,7 +29,7 @@ def executor(
     Example: f2ed executor --secret /run/f2ed/secret
     """
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    execute(f"{HOST}:{port}", _read(secret), parent=None)
+    execute(f"{HOST}:{port}", _read(secret))
 
 
 def _read(path: Path) -> bytes:

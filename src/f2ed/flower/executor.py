@@ -1,6 +1,6 @@
 """Starts a process for each message of a node, in place of `flower-superexec`, perhaps as another user.
 
-    python -P -m f2ed.flower.executor ADDRESS PARENT-PID    with the secret as its input
+    python -P -m f2ed.flower.executor ADDRESS    with the secret, in hexadecimal, as its input, which stays open
 
 It takes ClientApps alone. Every process gets a new, empty folder to unpack its app into: Flower takes a folder that is
 there already for the app, by 32 bits of its hash, and one app could leave it for another.
@@ -8,9 +8,11 @@ there already for the app, by 32 bits of its hash, and one app could leave it fo
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import final
 
@@ -27,17 +29,23 @@ _POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 
 
 def main() -> None:
-    """Run until the node ends."""
-    address, parent = sys.argv[1:]
-    execute(address, sys.stdin.buffer.read(), parent=int(parent))
+    """Run until the node ends, which closes the input: a process of another user cannot be watched by its number."""
+    secret = bytes.fromhex(sys.stdin.readline())
+
+    def watch() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    execute(sys.argv[1], secret)
 
 
-def execute(address: str, secret: bytes, *, parent: int | None) -> None:
+def execute(address: str, secret: bytes) -> None:
     """Take the tasks of the node at this address, which shares the secret."""
     disable_process_dumping(strict=False)
     os.environ.setdefault(_POLL, "0.25")
     replace(run_superexec, "get_executor", lambda *_args, **_settings: AppProcesses())
-    run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret, parent_pid=parent)
+    run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret)
 
 
 @final

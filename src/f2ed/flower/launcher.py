@@ -144,7 +144,8 @@ def app_command(user: str, command: Sequence[str]) -> list[str]:
     if who.pw_uid in (0, os.geteuid()):
         raise ConfigError(f"{user} is the node's own user; apps need another one")
     dropped = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
-    return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", *dropped, *command]
+    # setpriv itself still may enter any folder; what env starts may enter those of the user.
+    return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", *dropped, "env", *command]
 
 
 def app_environment(environment: Mapping[str, str], further: Sequence[str]) -> dict[str, str]:
@@ -167,8 +168,13 @@ def _arguments(options: NodeOptions, trusted: Path, secret: Path) -> list[str]:
 
 
 def _start_executor(options: NodeOptions, secret: bytes) -> None:
+    tried = subprocess.run(app_command(options.app_user, [sys.executable, "-c", ""]), check=False)  # noqa: S603
+    if tried.returncode:
+        raise ConfigError(
+            f"{options.app_user} cannot execute {sys.executable}; install f2ed where this user may enter, such as /opt"
+        )
     address = f"{HOST}:{options.port}"
-    command = [sys.executable, "-P", "-m", "f2ed.flower.executor", address, str(os.getpid())]
+    command = [sys.executable, "-P", "-m", "f2ed.flower.executor", address]
     process = subprocess.Popen(  # noqa: S603  our own command
         app_command(options.app_user, command),
         stdin=subprocess.PIPE,
@@ -189,8 +195,8 @@ def _start_executor(options: NodeOptions, secret: bytes) -> None:
 
     _at_the_end(stop)
     assert process.stdin is not None  # noqa: S101  it was asked for
-    with process.stdin as given:
-        given.write(secret)
+    process.stdin.write(secret.hex().encode() + b"\n")
+    process.stdin.flush()  # It stays open until this process ends, and with it the executor.
     threading.Thread(target=watch, daemon=True).start()
 
 

@@ -78,6 +78,9 @@ class Deployment:
         """Where nodes connect, and where runs are submitted."""
         self.flwr = tool("flwr")
         """The command that submits them."""
+        self.f2ed = [sys.executable, "-m", "f2ed.cli"]
+        self.node_options: list[str] = []
+        """Further options of f2ed node."""
 
     @property
     def roster_path(self) -> Path:
@@ -127,7 +130,7 @@ class Deployment:
         self.nodes[client] = self.start_process(
             f"node_{client}",
             [
-                *(sys.executable, "-m", "f2ed.cli", "node", "--roster", str(self.roster_path)),
+                *(*self.f2ed, "node", *self.node_options, "--roster", str(self.roster_path)),
                 *("--authority", str(self.folder / "authority.pub")),
                 *("--key", str(self.folder / "nodes" / f"client_{client}.key")),
                 *("--superlink", self.node_address, "--root-certificates", str(self.tls.ca)),

@@ -22,8 +22,10 @@ def found(context):
     """Say which of the node's secrets this process can read, and what it knows by its environment."""
     parent = os.getppid()
     node = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    identity = Path(context.node_config["f2ed-key"])
     places = {
-        "node key": Path(context.node_config.get("node-key", "/none")),
+        "identity key": identity,
+        "node key": identity.with_name(f"node_{context.node_config['partition-id']}"),
         "node environment": Path(f"/proc/{node}/environ"),
         "node memory": Path(f"/proc/{node}/mem"),
     }
