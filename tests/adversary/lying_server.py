@@ -16,8 +16,9 @@ from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.aggregation.task import agreed_encoding
 from f2ed.protocol.primitives.ring import Ring
 from f2ed.protocol.quantization.encoding import decode_mean
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.messages import AskUpload, Upload, read_reply, write
 from tests.flower.fake_grid import FakeGrid, Node, real_roster
+from tests.protocol.secagg.agree import agree
 
 RUN, SIZE, MEMBERS = 7, 40, 4
 VICTIM = 2
@@ -121,10 +122,10 @@ class LyingServer:
 
     def lead(self, to_victim, to_others, *, victim=None, others=None):
         """Ask for keys, then for uploads; `victim` and `others` are changes to the metadata of their messages."""
-        keys = tuple(read_reply(SignedKey, self.ask(client, AskKey(self.terms))) for client in range(MEMBERS))
+        keys = agree(self.terms, self.roster.keys, self.ask)
         for client in range(MEMBERS):
             content, changes = (to_victim, victim) if client == VICTIM else (to_others, others)
-            self.replies[client] = self.ask(client, AskUpload(self.terms, keys), content, **(changes or {}))
+            self.replies[client] = self.ask(client, AskUpload(self.terms, *keys), content, **(changes or {}))
         return self
 
     def upload(self, client):

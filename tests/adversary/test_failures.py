@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from f2ed import Encoding, PeerError
 from f2ed.protocol.aggregation import random_words
 from f2ed.protocol.quantization.encoding import decode_mean
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply
+from f2ed.protocol.secagg.messages import AskChains, AskKey, AskUpload, AskWraps, Upload, read_reply
 from tests.adversary.lying_server import MEMBERS, SIZE, VICTIM, LyingServer, app_with, training_request
 from tests.flower.fake_grid import model, server
 
@@ -91,8 +91,7 @@ def test_a_round_that_failed_is_not_begun_again(tmp_path):
     """Else the server could send the same round with a kinder model and compare."""
     app = app_with(lambda *_: 1.0, faults={VICTIM: FAULTS["NaN"]})
     lying = LyingServer(tmp_path, app).lead(training_request(), training_request())
-    keys = tuple(SignedKey(client, bytes(32), bytes(64)) for client in range(MEMBERS))
-    for request in (AskKey(lying.terms), AskUpload(lying.terms, keys)):
+    for request in (AskKey(lying.terms), AskWraps(lying.terms, ()), AskChains(lying.terms, ()), AskUpload(lying.terms)):
         reply = lying.ask(VICTIM, request, training_request() if request.asks_update else None)
         with pytest.raises(PeerError, match="never begun twice"):
             read_reply(Upload, reply, payload=10**6)

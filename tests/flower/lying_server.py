@@ -9,7 +9,7 @@ from f2ed import Encoding, PeerError
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg import read_request
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.messages import AskUpload, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
@@ -22,6 +22,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Shares,
 )
 from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_roster, user_app
+from tests.protocol.secagg.agree import agree
 
 RUN = 7
 
@@ -52,17 +53,20 @@ class LyingServer:
 
     def ask(self, client, request, kind, *, run=RUN, settings=None):
         """Send a request, or bytes; return the reply if it is of this kind, and None after a refusal."""
+        try:
+            return read_reply(kind, self._reply(client, request, run=run, settings=settings), payload=10**6)
+        except PeerError as error:
+            self.refusals[client] = str(error)
+            return None
+
+    def _reply(self, client, request, *, run=RUN, settings=None):
         data = request if isinstance(request, bytes) else write(request)
         config = ConfigRecord({"server-round": 1, **(settings or {})})
         record = ConfigRecord({"request": data, "model": fingerprint(model(), config)})
         given = {"arrays": model(), "config": config} if _asks_update(data) else {}
         message = Message(request_content(record, **given), client + 1, "train")
         message.metadata.__dict__["_message_id"] = "a message"
-        try:
-            return read_reply(kind, reply_bytes(self.nodes[client].answer(client + 1, run, message)), payload=10**6)
-        except PeerError as error:
-            self.refusals[client] = str(error)
-            return None
+        return reply_bytes(self.nodes[client].answer(client + 1, run, message))
 
     def ask_all(self, requests, kind):
         replies = {client: self.ask(client, request, kind) for client, request in requests.items()}
@@ -70,10 +74,11 @@ class LyingServer:
 
     def all_or_nothing(self, terms, *, run=RUN):
         """Return the uploads of a round of all-or-nothing, by client."""
-        keys = tuple(self.ask(client, AskKey(terms), SignedKey, run=run) for client in terms.members)
-        if None in keys:
+        try:
+            keys = agree(terms, self.roster.keys, lambda *asked: self._reply(*asked, run=run), self.refusals)
+        except PeerError:
             return {}
-        uploads = {client: self.ask(client, AskUpload(terms, keys), Upload, run=run) for client in terms.members}
+        uploads = {client: self.ask(client, AskUpload(terms, *keys), Upload, run=run) for client in terms.members}
         return {client: upload for client, upload in uploads.items() if upload is not None}
 
     def uploaded(self, terms, invite=None):

@@ -15,6 +15,7 @@ from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
 from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, opened, real_roster, user_app
+from tests.protocol.secagg.agree import agree
 
 RUN = 7
 CONFIG = ConfigRecord({"server-round": 1})
@@ -55,7 +56,7 @@ class Shard:
         return reply_bytes(self.ask(client, content))
 
     def keys(self, terms):
-        return tuple(read_reply(SignedKey, self.reply(client, AskKey(terms))) for client in terms.members)
+        return agree(terms, self.roster.keys, self.reply)
 
 
 @pytest.fixture
@@ -83,16 +84,16 @@ def test_messages_of_another_kind_are_refused(shard):
 def test_one_round_is_answered_once(shard):
     terms = shard.terms()
     client, keys = terms.members[0], shard.keys(terms)
-    read_reply(Upload, shard.reply(client, AskUpload(terms, keys), arrays=model()), payload=10**6)
-    refused("never begun twice", shard.reply(client, AskUpload(terms, keys), arrays=model()))
+    read_reply(Upload, shard.reply(client, AskUpload(terms, *keys), arrays=model()), payload=10**6)
+    refused("never begun twice", shard.reply(client, AskUpload(terms, *keys), arrays=model()))
 
 
 def test_a_restart_does_not_let_a_round_be_answered_twice(shard):
     terms = shard.terms()
     client, keys = terms.members[0], shard.keys(terms)
-    read_reply(Upload, shard.reply(client, AskUpload(terms, keys), arrays=model()), payload=10**6)
+    read_reply(Upload, shard.reply(client, AskUpload(terms, *keys), arrays=model()), payload=10**6)
     shard.nodes[client] = Node(client, user_app(), shard.settings[client])
-    refused("never begun twice", shard.reply(client, AskUpload(terms, keys), arrays=model()))
+    refused("never begun twice", shard.reply(client, AskUpload(terms, *keys), arrays=model()))
 
 
 def test_of_two_messages_at_the_same_time_one_is_refused(tmp_path):
@@ -103,7 +104,7 @@ def test_of_two_messages_at_the_same_time_one_is_refused(tmp_path):
     replies = []
 
     def ask():
-        replies.append(shard.reply(client, AskUpload(terms, keys), arrays=model()))
+        replies.append(shard.reply(client, AskUpload(terms, *keys), arrays=model()))
 
     both = [threading.Thread(target=ask) for _ in range(2)]
     for each in both:
@@ -125,18 +126,18 @@ def test_another_model_gives_an_upload_that_fits_no_other(shard):
     tags = set()
     for client, size in zip(terms.members, (26, 26, 25), strict=True):
         arrays = model(size - 3)
-        reply = shard.reply(client, AskUpload(terms, keys), arrays=arrays) if size == 26 else None
+        reply = shard.reply(client, AskUpload(terms, *keys), arrays=arrays) if size == 26 else None
         if reply is None:
             changed = model()
             changed["bias"] = type(changed["bias"])(np.ones(3, np.float32))
-            reply = shard.reply(client, AskUpload(terms, keys), arrays=changed)
+            reply = shard.reply(client, AskUpload(terms, *keys), arrays=changed)
         tags.add(read_reply(Upload, reply, payload=10**6).tag)
     assert len(tags) == 2
 
 
 def test_sums_in_the_clear_are_refused(shard):
     terms = shard.terms(mode="clear", threshold=1, min_crowd=1)
-    refused("in the clear", shard.reply(terms.members[0], AskUpload(terms, ()), arrays=model()))
+    refused("in the clear", shard.reply(terms.members[0], AskUpload(terms), arrays=model()))
 
 
 @pytest.mark.parametrize("missing", ["f2ed-key", "f2ed-roster", "f2ed-authority"])

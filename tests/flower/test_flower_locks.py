@@ -66,7 +66,7 @@ def test_a_lock_file_that_is_removed_does_not_let_two_processes_answer_one_round
         "client": client,
         "settings": shard.settings[client],
         "run": RUN,
-        "record": {"request": write(AskUpload(terms, keys))},
+        "record": {"request": write(AskUpload(terms, *keys))},
     }
     first = Process(job | {"reply": str(tmp_path / "first")})
     assert first.trains()

@@ -64,8 +64,8 @@ def test_after_set_up_a_round_is_one_exchange(federation):
 def test_keys_are_changed_after_as_many_rounds_as_were_set(federation):
     grid, _, roster = federation(signed={"key_rounds": 2})
     server(roster, key_rounds=2).start(grid, model(), num_rounds=4)
-    # Who are you; keys and upload, upload; keys and upload, upload.
-    assert grid.pushes == 1 + 3 + 3
+    # Who are you; keys, ciphertexts, chains and upload, upload; the same again.
+    assert grid.pushes == 1 + 5 + 5
 
 
 @pytest.mark.usefixtures("simulated")
@@ -178,7 +178,7 @@ def test_a_node_that_lost_its_state_makes_new_keys(federation, tmp_path):
     leader = server(roster)
     result = leader.start(grid, model(), num_rounds=3, evaluate_fn=lose)
     np.testing.assert_allclose(vector(result.arrays), moved_by([[mine, other], [other], [mine, other]]), atol=6e-6)
-    assert "ask for it first" in leader.records[1].dropped[0]
+    assert "ask for new ones" in leader.records[1].dropped[0]
 
 
 def test_a_node_outside_the_roster_takes_no_part_and_does_no_harm(federation, tmp_path):

@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 from f2ed.core.errors import PeerError
 from f2ed.core.randomness import stream
 from f2ed.protocol.secagg import Member, Terms, encapsulate, public_key, respond, secure_sum
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.messages import (
+    AskChains,
+    AskKey,
+    AskUpload,
+    AskWraps,
+    Ready,
+    Refused,
+    SignedKey,
+    Upload,
+    Wrap,
+    Wraps,
+    read_reply,
+    write,
+)
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -33,9 +46,12 @@ TERMS = Terms(
 KEY, SIGNATURE = bytes(range(32)), bytes(64)
 PARCEL = Parcel(1, 2, bytes(82), bytes(16), bytes(16))
 ADVERTISEMENT = Advertisement(1, KEY, KEY, KEY, SIGNATURE)
+SIGNED_KEY = SignedKey(1, KEY, bytes(1184), SIGNATURE)
 REQUESTS = [
     AskKey(TERMS),
-    AskUpload(TERMS, (SignedKey(1, KEY, SIGNATURE),)),
+    AskWraps(TERMS, (SIGNED_KEY,)),
+    AskChains(TERMS, (Wrap(1, bytes(1088), (KEY,), SIGNATURE),)),
+    AskUpload(TERMS, 3, KEY),
     Invite(TERMS),
     Peers((ADVERTISEMENT,)),
     Delivery((PARCEL,)),
@@ -43,7 +59,9 @@ REQUESTS = [
     Confirmations((Confirmation(1, SIGNATURE),)),
 ]
 REPLIES = [
-    SignedKey(1, KEY, SIGNATURE),
+    SIGNED_KEY,
+    Wraps(1, (bytes(1088), b""), SIGNATURE),
+    Ready(KEY),
     ADVERTISEMENT,
     Shares((PARCEL,), bytes(16)),
     Upload(bytes(8), memoryview(bytes(16))),
@@ -151,9 +169,9 @@ def test_a_length_that_lies_allocates_nothing(bomb):
 
 def test_a_message_longer_than_any_is_refused_unread():
     with pytest.raises(PeerError, match="at most"):
-        read_request(bytes(3_000_000))
+        read_request(bytes(9_000_000))
     with pytest.raises(PeerError, match="at most"):
-        read_reply(Upload, bytes(3_000_000), payload=100)
+        read_reply(Upload, bytes(9_000_000), payload=100)
 
 
 SEED = bytes(32)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, Refused
+from f2ed.protocol.secagg.messages import AskChains, AskKey, AskUpload, AskWraps, Refused
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.simulation import Simulation, experiment
 from f2ed.simulation import opened_rows as rows_module
@@ -55,9 +55,12 @@ def kinds(asked):
 @pytest.mark.parametrize(
     ("schedule", "wanted"),
     [
-        ("fixed", [AskKey, *[AskUpload] * 5]),
-        ({"kind": "every-k-rounds", "k": 2}, [AskKey, AskUpload, AskUpload] * 2 + [AskKey, AskUpload]),
-        ("every-round", [AskKey, AskUpload] * 5),
+        ("fixed", [AskKey, AskWraps, AskChains, *[AskUpload] * 5]),
+        (
+            {"kind": "every-k-rounds", "k": 2},
+            [AskKey, AskWraps, AskChains, AskUpload, AskUpload] * 2 + [AskKey, AskWraps, AskChains, AskUpload],
+        ),
+        ("every-round", [AskKey, AskWraps, AskChains, AskUpload] * 5),
     ],
 )
 def test_members_agree_on_keys_once_per_epoch_and_then_every_round_is_one_exchange(watched, schedule, wanted):
@@ -68,7 +71,7 @@ def test_members_agree_on_keys_once_per_epoch_and_then_every_round_is_one_exchan
 def test_a_dropout_triggers_no_new_key_agreement(watched):
     records = [record for _, record in make(client_dropout=0.15).rounds()]
     assert any(record.excluded for record in records)
-    assert kinds(watched) == [{AskKey}, *[{AskUpload}] * 5]
+    assert kinds(watched) == [{AskKey}, {AskWraps}, {AskChains}, *[{AskUpload}] * 5]
 
 
 def test_shards_without_epoch_keys_have_no_set_up(watched):
@@ -116,8 +119,8 @@ def test_a_round_that_comes_again_comes_under_new_keys(watched):
     start = simulation.start()
     simulation.step(start)
     simulation.step(start)
-    assert kinds(watched) == [{AskKey}, {AskUpload}] * 2
-    first, again = (read_request(asked[0]).keys for asked in (watched[1], watched[3]))
+    assert kinds(watched) == [{AskKey}, {AskWraps}, {AskChains}, {AskUpload}] * 2
+    first, again = (read_request(asked[0]).keys for asked in (watched[1], watched[5]))
     assert not {each.key for each in first} & {each.key for each in again}
 
 
@@ -126,7 +129,7 @@ def test_members_refuse_an_upload_that_was_asked_for_before(watched):
     state, _ = simulation.step(simulation.start())
     clients = simulation._open._clients
     again = MemoryExchange(clients, torch.zeros(12, len(state.model)).numpy(), model=bytes(32), seed=0, round_=0)
-    replies = [msgspec.msgpack.decode(reply) for _, reply in again(watched[1])]
+    replies = [msgspec.msgpack.decode(reply) for _, reply in again(watched[3])]
     assert len(replies) == 12
     for reply in replies:
         assert reply[0] == Refused.__struct_config__.tag

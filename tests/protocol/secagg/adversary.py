@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg.keys import epoch_key_text
 from f2ed.protocol.secagg.messages import SignedKey, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
+from f2ed.protocol.secagg.schemes.all_or_nothing.pairs import key_text
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
 from f2ed.protocol.secagg.terms import bind, bind_epoch
 from tests.protocol.secagg.shard_driver import MODEL, load
@@ -46,8 +46,8 @@ def signed(shard, client, message, context=None):
     return replace(message, signature=sign(shard.signing[client], keys.advertisement_text(context, message)))
 
 
-def epoch_signed(shard, client, key):
-    """Sign a key of the epoch as the client itself would."""
-    message = SignedKey(client, key, bytes(64))
-    context = bind_epoch(shard.terms, shard.roster)
-    return replace(message, signature=sign(shard.signing[client], epoch_key_text(context, message)))
+def epoch_signed(shard, client, key, kem):
+    """Sign keys of the epoch as the client itself would."""
+    message = SignedKey(client, key, kem, bytes(64))
+    context = bind_epoch(shard.terms, shard.roster, shard.terms.round)
+    return replace(message, signature=sign(shard.signing[client], key_text(context, message)))

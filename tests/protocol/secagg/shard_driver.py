@@ -15,7 +15,7 @@ from tests.protocol.primitives.mlkem_reference import seeded
 
 MODEL = hashlib.sha256(b"the global model").digest()
 STEPS = {
-    "all-or-nothing": ("key", "upload"),
+    "all-or-nothing": ("key", "wraps", "chains", "upload"),
     "dropout-tolerant": ("advertise", "share", "upload", "confirm", "reveal"),
     "clear": ("upload",),
 }
@@ -71,7 +71,7 @@ class Shard:
         self.refusals: dict[int, str] = {}
         self.models = dict.fromkeys(ids, MODEL)
         self.uploads: dict[int, bytes] = {}
-        self.keys = ()
+        self.keys = None
         high = 2 ** min(self.terms.ring, 63)
         dtype = {16: np.uint16, 64: np.uint64}.get(self.terms.ring, np.uint32)
         self.vectors = {i: stream(seed, "vector", i).integers(0, high, self.terms.length, dtype=dtype) for i in ids}
@@ -111,8 +111,8 @@ class Shard:
         terms = terms or self.terms
         server = secure_sum(terms, self.roster, model=MODEL, keys=self.keys)
         steps = list(STEPS[terms.mode])
-        if self.keys:
-            steps.remove("key")
+        if self.keys is not None:
+            steps = ["upload"]
         try:
             requests = next(server)
             for step in steps:

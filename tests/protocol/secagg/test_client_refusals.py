@@ -227,9 +227,9 @@ def test_a_client_refuses_to_begin_a_round_again_or_an_earlier_one():
 def test_a_client_refuses_to_go_back_to_an_earlier_epoch():
     shard = Shard(4, "all-or-nothing", epoch=3)
     shard.run()
-    shard.keys = ()
+    shard.keys = None
     shard.run(terms=replace(shard.terms, epoch=2, round=9))
-    assert "a key of epoch 2; epoch 3 has begun" in shard.refusals[VICTIM]
+    assert "a key of epoch 2, round 9; epoch 3, round 0 was begun" in shard.refusals[VICTIM]
 
 
 def test_two_uploads_under_the_same_masks_cannot_be_had():

@@ -77,9 +77,7 @@ def test_a_client_refuses_terms_that_could_single_it_out(changes, policy, why):
     assert why in shard.refusals[VICTIM]
 
 
-@pytest.mark.parametrize(
-    "request_of", [AskKey, lambda terms: AskUpload(terms, ()), Invite], ids=["key", "upload", "invite"]
-)
+@pytest.mark.parametrize("request_of", [AskKey, AskUpload, Invite], ids=["key", "upload", "invite"])
 def test_a_client_agrees_to_no_step_of_a_round_in_another_job(request_of):
     shard = Shard(5, "dropout-tolerant" if request_of is Invite else "all-or-nothing")
     answer = shard.respond(VICTIM, write(request_of(replace(shard.terms, job="another"))))
@@ -107,7 +105,7 @@ def test_a_server_that_told_others_of_less_noise_opens_nothing():
 def test_a_client_refuses_a_request_of_one_mode_with_terms_of_another():
     shard = Shard(4, member={"clear": True})
     tolerant = make_terms(range(1, 5))
-    for request in (AskKey(tolerant), AskUpload(tolerant, ()), Invite(make_terms(range(1, 5), "all-or-nothing"))):
+    for request in (AskKey(tolerant), AskUpload(tolerant), Invite(make_terms(range(1, 5), "all-or-nothing"))):
         shard.respond(VICTIM, write(request))
         assert "terms of mode" in shard.refusals[VICTIM]
 

@@ -14,13 +14,13 @@ from f2ed.core.errors import PeerError
 from f2ed.protocol.aggregation.audit import Audit
 from f2ed.protocol.aggregation.conversation import Conversation, Exchange, lockstep
 from f2ed.protocol.aggregation.task import Task, shard_terms
-from f2ed.protocol.secagg import Replies, Requests, SignedKey, Terms, scheme_of
+from f2ed.protocol.secagg import Replies, Requests, ShardKeys, Terms, scheme_of
 from f2ed.protocol.sharding import Assignment, ClientId
 
 __all__ = ["EpochKeys", "KeySetup", "key_holders", "set_up_keys"]
 
-EpochKeys = MutableMapping[tuple[int, tuple[ClientId, ...]], tuple[SignedKey, ...]]
-"""Keys by (epoch, members), in schemes that keep keys: they save a step in later rounds of an epoch."""
+EpochKeys = MutableMapping[tuple[int, tuple[ClientId, ...]], ShardKeys]
+"""Keys by (epoch, members), in schemes that keep keys: they save two steps in later rounds of an epoch."""
 
 
 class KeySetup(NamedTuple):
@@ -69,13 +69,13 @@ def _keyed(assignment: Assignment, task: Task) -> list[Terms]:
     return [terms for terms in shard_terms(assignment, task) if scheme_of(terms.mode).keeps_keys]
 
 
-def _agreement(terms: Terms, task: Task) -> Generator[Requests, Replies, tuple[SignedKey, ...]]:
+def _agreement(terms: Terms, task: Task) -> Generator[Requests, Replies, ShardKeys | None]:
     try:
         return (yield from scheme_of(terms.mode).agree_on_keys(terms, task.roster, {}))
     except PeerError:
-        return ()
+        return None
 
 
-def _remember(keys: EpochKeys, terms: Terms, agreed: tuple[SignedKey, ...]) -> None:
-    if agreed:
+def _remember(keys: EpochKeys, terms: Terms, agreed: ShardKeys | None) -> None:
+    if agreed is not None:
         keys[terms.epoch, terms.members] = agreed

@@ -67,7 +67,7 @@ def shard_means(
     means = np.empty((len(assignment.shards), task.coordinates), np.float32)
     shards = []
     for index, terms in enumerate(shard_terms(assignment, task)):
-        known = book.get((terms.epoch, terms.members), ())
+        known = book.get((terms.epoch, terms.members))
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
@@ -92,10 +92,10 @@ def shard_means(
 
 
 def _remember(book: EpochKeys, shards: Iterable[Shard]) -> None:
-    """Keep the keys of the shards that opened, and of no past epoch; after a failure the members are asked again."""
+    """Keep the keys that the next round may use, and none of a past epoch; otherwise the members make fresh ones."""
     for shard in shards:
         place = (shard.terms.epoch, shard.terms.members)
         for old in [known for known in book if known == place or known[0] < shard.terms.epoch]:
             del book[old]
-        if shard.result and shard.result.keys and shard.result.reason is None:
-            book[place] = shard.result.keys
+        if shard.keys is not None:
+            book[place] = shard.keys

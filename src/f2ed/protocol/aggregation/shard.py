@@ -10,7 +10,7 @@ from f2ed.protocol.aggregation.audit import ShardAudit
 from f2ed.protocol.aggregation.conversation import Conversation
 from f2ed.protocol.aggregation.task import opening_cost
 from f2ed.protocol.quantization.encoding import Encoding, decode_mean
-from f2ed.protocol.secagg import Replies, Requests, ShardSum, Terms
+from f2ed.protocol.secagg import Replies, Requests, ShardKeys, ShardSum, Terms
 
 __all__ = ["Means", "Shard"]
 
@@ -30,6 +30,12 @@ class Shard:
         self._row = row
         self._reason: str | None = None
         self._clipped = (0, 0)
+
+    @property
+    def keys(self) -> ShardKeys | None:
+        """The keys for the next round; none after a sum that could not be decoded, since masks may not have matched."""
+        result = self.result
+        return None if result is None or result.reason != self._reason else result.keys
 
     def audit(self) -> ShardAudit:
         """Return the record of this shard."""

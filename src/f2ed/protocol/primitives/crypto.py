@@ -29,6 +29,7 @@ __all__ = [
     "digest",
     "public_exchange_key",
     "public_key",
+    "ratchet",
     "same",
     "seal",
     "sign",
@@ -57,6 +58,11 @@ def same(one: bytes, other: bytes) -> bool:
 def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
     """Return `length` bytes of HKDF-SHA-256."""
     return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
+
+
+def ratchet(chain: bytes) -> bytes:
+    """Return the next key of a chain; none before it can be computed from it."""
+    return hmac.digest(chain, b"f2ed ratchet 3", "sha256")
 
 
 def public_exchange_key(private: bytes) -> bytes:

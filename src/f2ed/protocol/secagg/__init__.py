@@ -11,8 +11,9 @@ from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.client import Answer, respond
 from f2ed.protocol.secagg.gather import Replies, Requests
 from f2ed.protocol.secagg.member import Agreed, Contribution, Member
-from f2ed.protocol.secagg.messages import Opening, Refused, Request, SignedKey, Upload, read_reply, write
+from f2ed.protocol.secagg.messages import Opening, Refused, Request, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import MaskedMode, Mode, ModeChoice, Scheme, choose_mode, read_request, scheme_of
+from f2ed.protocol.secagg.schemes.base import ShardKeys
 from f2ed.protocol.secagg.server import ShardSum, secure_sum
 from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 
@@ -32,8 +33,8 @@ __all__ = [
     "Requests",
     "Ring",
     "Scheme",
+    "ShardKeys",
     "ShardSum",
-    "SignedKey",
     "Terms",
     "Upload",
     "Width",

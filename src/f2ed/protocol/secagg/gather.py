@@ -15,11 +15,12 @@ from f2ed.protocol.secagg.messages import TAG_BYTES, Upload, read_reply
 from f2ed.protocol.secagg.terms import Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Adder", "Replies", "Requests", "gather", "name_some"]
+__all__ = ["Adder", "Replies", "Requests", "gather", "name_some", "was_silent"]
 
 Requests = Mapping[ClientId, bytes]
 Replies = Mapping[ClientId, bytes]
 Result = TypeVar("Result")
+_NO_REPLY = "no reply"
 
 
 def gather(
@@ -48,8 +49,13 @@ def gather(
             break
         replies = {}  # An upload may fill the memory: release it while waiting for the next.
         replies = yield {}
-    dropped.update(dict.fromkeys(waiting, f"{what}: no reply"))
+    dropped.update(dict.fromkeys(waiting, f"{what}: {_NO_REPLY}"))
     return dict(sorted(taken.items()))
+
+
+def was_silent(reason: str) -> bool:
+    """Return whether a client was dropped because it did not answer."""
+    return reason.endswith(f": {_NO_REPLY}")
 
 
 class Adder:

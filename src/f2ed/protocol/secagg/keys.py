@@ -1,17 +1,11 @@
-"""The keys and signed texts that schemes share, each bound to its context and to the clients it concerns."""
+"""The keys that schemes share, each bound to its context and to the clients it concerns."""
 
 from f2ed.protocol.primitives.crypto import derive
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.secagg.masks import Mask
-from f2ed.protocol.secagg.messages import SignedKey
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["epoch_key_text", "pair_mask"]
-
-
-def epoch_key_text(context: bytes, message: SignedKey) -> bytes:
-    """Return the text signed with an epoch's key."""
-    return context + fields(b"epoch key", unsigned(message.client), message.key)
+__all__ = ["pair_mask"]
 
 
 def pair_mask(context: bytes, agreed: bytes, mine: ClientId, other: ClientId) -> Mask:

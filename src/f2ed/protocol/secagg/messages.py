@@ -14,21 +14,29 @@ from msgspec import Meta
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import KEY_BYTES, SIGNATURE_BYTES
+from f2ed.protocol.primitives.hybrid import CIPHERTEXT_BYTES, KEM_KEY_BYTES
 from f2ed.protocol.secagg.terms import MAX_MEMBERS, Id, Terms
 
 __all__ = [
     "TAG_BYTES",
+    "AskChains",
     "AskKey",
     "AskUpload",
+    "AskWraps",
+    "Ciphertext",
+    "KemKey",
     "Key",
     "Message",
     "Opening",
+    "Ready",
     "Refused",
     "Request",
     "Several",
     "Signature",
     "SignedKey",
     "Upload",
+    "Wrap",
+    "Wraps",
     "decode",
     "in_order",
     "read_reply",
@@ -36,9 +44,11 @@ __all__ = [
 ]
 
 TAG_BYTES = 8
-_CONTROL_BYTES = 1 << 21
+_CONTROL_BYTES = 1 << 23
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+KemKey = Annotated[bytes, Meta(max_length=KEM_KEY_BYTES)]
+Ciphertext = Annotated[bytes, Meta(max_length=CIPHERTEXT_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 Several = Meta(max_length=MAX_MEMBERS)
 _Tag = Annotated[bytes, Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
@@ -71,10 +81,37 @@ class Opening(Request, frozen=True):
 
 @final
 class SignedKey(Message, frozen=True, tag="key"):
-    """Reply to `AskKey`: an X25519 key for the epoch, signed under the epoch's context."""
+    """Reply to `AskKey`: keys for the epoch, signed under its context; no ML-KEM key where X25519 is used alone."""
 
     client: Id
     key: Key
+    kem: KemKey
+    signature: Signature
+
+
+@final
+class Wraps(Message, frozen=True, tag="wraps"):
+    """Reply to `AskWraps`: an ML-KEM ciphertext for each member that this client sends one, under one signature."""
+
+    client: Id
+    ciphertexts: Annotated[tuple[Ciphertext, ...], Several]
+    signature: Signature
+
+
+@final
+class Ready(Message, frozen=True, tag="ready"):
+    """Reply to `AskChains`: this client has a chain with every member."""
+
+    keyset: Key
+
+
+@final
+class Wrap(Message, frozen=True):
+    """What one recipient gets of `Wraps`: its own ciphertext, and the digests of all that the signature covers."""
+
+    client: Id
+    ciphertext: Ciphertext
+    digests: Annotated[tuple[Key, ...], Several]
     signature: Signature
 
 
@@ -104,12 +141,33 @@ class AskKey(Opening, frozen=True, tag="ask-key"):
 
 
 @final
+class AskWraps(Opening, frozen=True, tag="ask-wraps"):
+    """After `AskKey`, in the same round: the keys of all members."""
+
+    begins_round: ClassVar[bool] = False
+
+    keys: Annotated[tuple[SignedKey, ...], Several]
+
+
+@final
+class AskChains(Opening, frozen=True, tag="ask-chains"):
+    """After `AskWraps`, in the same round: the ciphertexts for this client."""
+
+    begins_round: ClassVar[bool] = False
+
+    wraps: Annotated[tuple[Wrap, ...], Several]
+
+
+@final
 class AskUpload(Opening, frozen=True, tag="ask-upload"):
     """Once per round, in schemes of one step; in the clear there are no keys."""
 
     asks_update: ClassVar[bool] = True
 
-    keys: Annotated[tuple[SignedKey, ...], Several]
+    since: Id = 0
+    """The round in which the keys were made."""
+    keyset: Annotated[bytes, Meta(max_length=KEY_BYTES)] = b""
+    """Digest of all members' keys."""
 
 
 R = TypeVar("R", bound=Message)

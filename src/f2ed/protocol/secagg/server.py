@@ -4,7 +4,7 @@ It learns the sum of the survivors' vectors, or why there is none. Nothing that 
 breaks the protocol is dropped, and a shard that cannot be opened states its reason.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -12,10 +12,9 @@ import msgspec
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.primitives.ring import Words
 from f2ed.protocol.secagg.checks import check
-from f2ed.protocol.secagg.gather import Replies, Requests
-from f2ed.protocol.secagg.messages import SignedKey
+from f2ed.protocol.secagg.gather import Replies, Requests, was_silent
 from f2ed.protocol.secagg.schemes import scheme_of
-from f2ed.protocol.secagg.schemes.base import ShardRound
+from f2ed.protocol.secagg.schemes.base import NO_KEYS, ShardKeys, ShardRound
 from f2ed.protocol.secagg.terms import Terms, bind
 from f2ed.protocol.sharding import ClientId
 
@@ -29,8 +28,8 @@ class ShardSum(NamedTuple):
     total: Words | None
     reason: str | None
     dropped: Mapping[ClientId, str]
-    keys: tuple[SignedKey, ...] = ()
-    """The members' keys, to be given to the next round of the same epoch; empty in schemes that keep none."""
+    keys: ShardKeys | None = None
+    """The members' keys, to be given to the next round of the same epoch; none if the next round needs fresh ones."""
 
 
 def secure_sum(
@@ -38,7 +37,7 @@ def secure_sum(
     roster: Mapping[ClientId, bytes],
     *,
     model: bytes,
-    keys: Sequence[SignedKey] = (),
+    keys: ShardKeys | None = None,
     threads: int = 2,
 ) -> Generator[Requests, Replies, ShardSum]:
     """Lead one shard through one round; see `gather` for what may be sent in.
@@ -51,13 +50,16 @@ def secure_sum(
     scheme = scheme_of(terms.mode)
     context = bind(terms, roster, model)
     dropped: dict[ClientId, str] = {}
-    agreed = tuple(keys)
+    agreed = keys
     try:
-        if scheme.keeps_keys and not agreed:
+        if scheme.keeps_keys and agreed is None:
             agreed = yield from scheme.agree_on_keys(terms, roster, dropped)
-        survivors, total = yield from scheme.add(ShardRound(terms, roster, context, agreed, dropped, threads))
+        shard = ShardRound(terms, roster, context, agreed or NO_KEYS, dropped, threads)
+        survivors, total = yield from scheme.add(shard)
     except PeerError as error:
-        return ShardSum((), None, str(error), dropped, agreed)
+        # A member that refuses may have lost its keys; one that is silent may be back in the next round.
+        kept = agreed if all(map(was_silent, dropped.values())) else None
+        return ShardSum((), None, str(error), dropped, kept)
     return ShardSum(survivors, total, None, dropped, agreed)
 
 

@@ -28,15 +28,24 @@ class Phase(Redacted, frozen=True):
 
 @final
 class EpochKey(Redacted, frozen=True):
-    """The private key of an epoch, in schemes that keep keys."""
+    """The keys of an epoch, in schemes that keep keys."""
 
     epoch: int
+    since: int
+    """The round in which they were made."""
     context: bytes
-    private: bytes
-    peers: bytes = b""
-    """Digest of the members' keys that were verified last."""
-    agreed: tuple[bytes, ...] = ()
-    """The secret with each of those members, in their order; empty for the client itself."""
+    public: bytes
+    """Digest of the client's own public keys."""
+    seed: bytes
+    """Of its private keys; erased as soon as there is a chain with every member."""
+    round: int
+    """The round of the chains. They never go back: what masked an earlier round is gone."""
+    keyset: bytes = b""
+    """Digest of all members' keys, once they are verified."""
+    peers: tuple[bytes, ...] = ()
+    """The members' X25519 keys, until there is a chain with every member."""
+    chains: tuple[bytes, ...] = ()
+    """One key per member, in their order, that is replaced by its hash in every round; empty for the client itself."""
 
 
 P = TypeVar("P", bound=Phase)

@@ -112,9 +112,9 @@ def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
     )
 
 
-def bind_epoch(terms: Terms, roster: Mapping[ClientId, bytes]) -> bytes:
-    """Return the context of an epoch's keys, which outlive a round and a model."""
-    return digest(_VERSION, b"epoch", *_who(terms, roster))
+def bind_epoch(terms: Terms, roster: Mapping[ClientId, bytes], since: int) -> bytes:
+    """Return the context of an epoch's keys, which outlive a round and a model; they were made in round `since`."""
+    return digest(_VERSION, b"epoch", *_who(terms, roster), unsigned(since))
 
 
 def _who(terms: Terms, roster: Mapping[ClientId, bytes]) -> tuple[bytes, ...]:

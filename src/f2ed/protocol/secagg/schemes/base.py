@@ -10,12 +10,12 @@ from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.ring import Words
 from f2ed.protocol.secagg.gather import Replies, Requests
 from f2ed.protocol.secagg.member import Member, StepInput
-from f2ed.protocol.secagg.messages import Message, Request, SignedKey
+from f2ed.protocol.secagg.messages import Message, Request
 from f2ed.protocol.secagg.state import ClientState, Phase
 from f2ed.protocol.secagg.terms import Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["ClientStep", "KeyAgreement", "Quorum", "Scheme", "ShardRound", "Summation"]
+__all__ = ["NO_KEYS", "ClientStep", "KeyAgreement", "Quorum", "Scheme", "ShardKeys", "ShardRound", "Summation"]
 
 ClientStep = Callable[[Any, ClientState, Member, StepInput], tuple[ClientState, Message]]
 """A client's answer to one kind of request: a new state and a reply, or `Refusal`."""
@@ -23,8 +23,8 @@ ClientStep = Callable[[Any, ClientState, Member, StepInput], tuple[ClientState, 
 Summation = Generator[Requests, Replies, tuple[tuple[ClientId, ...], Words]]
 """Yields requests, is sent replies; returns who is in the sum, and the sum."""
 
-KeyAgreement = Generator[Requests, Replies, tuple[SignedKey, ...]]
-"""Yields requests, is sent replies; returns one key per member."""
+KeyAgreement = Generator[Requests, Replies, "ShardKeys"]
+"""Yields requests, is sent replies; returns the keys that the members have agreed on."""
 
 
 class Quorum(NamedTuple):
@@ -34,13 +34,25 @@ class Quorum(NamedTuple):
     min_crowd: int
 
 
+class ShardKeys(NamedTuple):
+    """What a server knows of the keys that the members of a shard hold."""
+
+    since: int
+    """The round in which they were made; fresh ones are always of a later round."""
+    keyset: bytes
+    """Digest of all members' keys."""
+
+
+NO_KEYS = ShardKeys(0, b"")
+
+
 class ShardRound(NamedTuple):
     """What a scheme's server knows of one round in one shard; it records in `dropped` who dropped out, and why."""
 
     terms: Terms
     roster: Mapping[ClientId, bytes]
     context: bytes
-    keys: tuple[SignedKey, ...]
+    keys: ShardKeys
     dropped: dict[ClientId, str]
     threads: int
 
