@@ -235,8 +235,8 @@ def _schedule(every: int | None, batches: int | None) -> Schedule | None:
 
 
 def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequence[Gone] = ()) -> None:
-    """Write a draft with other clients; its settings stay for the next signing, its seed does not."""
-    write_roster(path, revised(draft, clients=clients, gone=(*draft.gone, *gone), seed=b""))
+    """Write a draft with other clients; its settings stay for the next signing."""
+    write_roster(path, revised(draft, clients=clients, gone=(*draft.gone, *gone)))
 
 
 def _print(*lines: str) -> None:

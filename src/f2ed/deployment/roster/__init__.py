@@ -1,6 +1,7 @@
 """The signed roster: everything about a federation that the server must not choose."""
 
 from f2ed.deployment.roster.files import read_roster, write_roster
+from f2ed.deployment.roster.groups import check_groups, check_step, leak_bound, leak_of
 from f2ed.deployment.roster.parts import (
     Agreement,
     App,
@@ -8,6 +9,7 @@ from f2ed.deployment.roster.parts import (
     Entry,
     Gone,
     Group,
+    Grouping,
     Risk,
     SignedEncoding,
 )
@@ -23,12 +25,17 @@ __all__ = [
     "Entry",
     "Gone",
     "Group",
+    "Grouping",
     "Risk",
     "Roster",
     "Rule",
     "SignedEncoding",
     "TrainingRules",
+    "check_groups",
     "check_signature",
+    "check_step",
+    "leak_bound",
+    "leak_of",
     "read_roster",
     "revised",
     "signed",

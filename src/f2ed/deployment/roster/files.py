@@ -49,7 +49,7 @@ def _upgraded(data: bytes, number: int) -> Roster:
     if number > 1:
         return roster
     # The first format knew neither when clients came nor how their sums are masked.
-    smallest = roster.smallest_shard if roster.shards else 0
+    smallest = len(roster.clients) // roster.shards if roster.shards else 0
     return msgspec.structs.replace(
         roster,
         clients=tuple(msgspec.structs.replace(entry, since=roster.serial) for entry in roster.clients),

@@ -16,6 +16,7 @@ __all__ = [
     "Entry",
     "Gone",
     "Group",
+    "Grouping",
     "Key",
     "Name",
     "Risk",
@@ -87,13 +88,29 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @final
+class Grouping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How new groups are made."""
+
+    size: Annotated[int, Meta(ge=0)] = 0
+    """The smallest number of members of a new group; 0 before the first signing."""
+    hidden: Annotated[int, Meta(ge=2)] = 2
+    """How many honest members hide each other, colluders apart."""
+    malicious: Annotated[int, Meta(ge=0)] = 0
+    """How many clients may be malicious, all of them in the pool that new groups are drawn from."""
+    chance: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    """The largest chance for a client to be drawn into a group with fewer than `hidden` honest members."""
+
+
+@final
 class Draw(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the seed of the assignment comes from."""
 
     head: bytes = b""
-    """The end of the authority's hash chain, which was published first."""
+    """The end of the authority's hash chain, which was published before any client's key was known."""
     link: Annotated[int, Meta(ge=0)] = 0
     """The link of the chain that made this seed."""
+    value: bytes = b""
+    """That link itself."""
 
 
 @final

@@ -10,7 +10,7 @@ from typing import Annotated, Any, final
 import msgspec
 from msgspec import Meta
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.roster.parts import (
     Agreement,
     App,
@@ -18,6 +18,7 @@ from f2ed.deployment.roster.parts import (
     Entry,
     Gone,
     Group,
+    Grouping,
     Key,
     Name,
     Risk,
@@ -30,7 +31,7 @@ from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.secagg import MIN_CROWD, Agreed, MaskedMode
 from f2ed.protocol.secagg.schemes import AllOrNothing
-from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule
+from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule, assign_groups, min_union, roster_hash
 
 __all__ = ["FORMAT", "KEY_ROUNDS", "Roster", "revised"]
 
@@ -75,7 +76,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     encoding: SignedEncoding = SignedEncoding()
     noise_multiplier: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     """Standard deviation of the noise in a shard's sum, as a multiple of the clip norm; 0 for none."""
+    grouping: Grouping = Grouping()
     groups: tuple[Group, ...] = ()
+    """Clients that are opened together or not at all. Clients in none of them wait."""
     history: tuple[Group, ...] = ()
     """All groups that ever were and are no more."""
     draw: Draw = Draw()
@@ -120,20 +123,42 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return digest(b"f2ed signed roster 3", _text(self))
 
     def assignment(self, round_: int) -> Assignment:
-        """Return the shards of a round; every party computes the same."""
-        return self.schedule.assign(
-            self.keys, shards=self.shards, epoch=self.schedule(round_), seed=self.seed, min_size=max(1, self.min_crowd)
+        """Return the shards of a round, each a union of groups; every party computes the same."""
+        return assign_groups(
+            [group.members for group in self.groups],
+            shards=self.shards,
+            epoch=self.schedule(round_),
+            seed=self.seed,
+            roster=roster_hash(self.keys),
+            min_size=max(1, self.min_crowd),
         )
 
     @property
     def smallest_shard(self) -> int:
-        """The number of members of the smallest shard."""
-        return self.schedule.min_shard_size(len(self.clients), self.shards)
+        """A lower bound on the number of members of each shard."""
+        return min_union([group.members for group in self.groups], self.shards)
+
+    @cached_property
+    def waiting(self) -> tuple[ClientId, ...]:
+        """The clients that are in no group: they take no part until the authority makes one for them."""
+        grouped = {client for group in self.groups for client in group.members}
+        return tuple(sorted(self.keys.keys() - grouped))
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
         """Return the members of a client's shard."""
+        if client in self.waiting:
+            raise Refusal(
+                f"client {client} waits: it is in no group of the roster {self.name!r} (serial {self.serial}) yet, and "
+                "takes part once the authority signs one in which it is"
+            )
         plan = self.assignment(round_)
         return plan.shards[plan.shard_of(client)]
+
+    def groups_of(self, round_: int, shard: int) -> tuple[tuple[ClientId, ...], ...]:
+        """Return the groups in a shard; none where everyone is a group of one."""
+        inside = set(self.assignment(round_).shards[shard])
+        found = tuple(group.members for group in self.groups if group.members[0] in inside)
+        return found if any(len(group) > 1 for group in found) else ()
 
     @property
     def protocol(self) -> Protocol:

@@ -2,9 +2,12 @@
 
 import msgspec
 
-from f2ed.core.errors import ConfigError, PeerError
+from f2ed.core.errors import ConfigError, PeerError, Refusal
+from f2ed.deployment.roster.groups import check_groups
+from f2ed.deployment.roster.parts import Grouping
+from f2ed.deployment.roster.regroup import Regroup, default_size, grouped
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
-from f2ed.protocol.primitives.crypto import KEY_BYTES, public_key, sign, verify
+from f2ed.protocol.primitives.crypto import public_key, sign, verify
 from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, choose_mode
 from f2ed.protocol.sharding import Fixed, Schedule
 
@@ -17,7 +20,7 @@ def signed(
     draft: Roster,
     authority: bytes,
     *,
-    shards: int,
+    shards: int | None,
     min_crowd: int,
     schedule: Schedule = _FIXED,
     mode: ModeChoice = "auto",
@@ -25,17 +28,22 @@ def signed(
     key_rounds: int = KEY_ROUNDS,
     first_round: int = 0,
     skip: int | None = None,
+    group_size: int | None = None,
+    malicious: int | None = None,
+    chance: float | None = None,
+    regroup: Regroup = "auto",
     seed: bytes,
 ) -> Roster:
-    """Close the list and sign it. `authority` is the private key; `seed` is 32 fresh bytes of `os.urandom`.
+    """Close the list and sign it. `authority` is the private key; `seed` is the secret of its chain.
 
-    By default the mode follows the size of the smallest shard, one member of a shard may collude with the server, and a
-    node follows the server over at most 2 * `key_rounds` missed rounds. All else is as in the draft.
+    The secret is 32 bytes of `os.urandom`, drawn before any client had a key and used for all serials. Without a number
+    of shards they are as many as before, or as there are groups. For the groups see `grouped`; `malicious` and `chance`
+    are those of the pool rule, by default one client of ten and 0.01, or as before. By default the mode follows the
+    size of a shard, one member of a shard may collude with the server, and a node follows the server over at most 2 *
+    `key_rounds` missed rounds. All else is as in the draft.
     """
     if public_key(authority) != draft.authority:
         raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
-    if len(seed) != KEY_BYTES:
-        raise ConfigError(f"a seed of {len(seed)} bytes; draw {KEY_BYTES} from os.urandom")
     largest_step = 2 * key_rounds if skip is None else skip
     for name, given, least in (
         ("key_rounds", key_rounds, 1),
@@ -53,24 +61,27 @@ def signed(
         serial=serial,
         clients=tuple(replace(entry, since=entry.since or serial) for entry in clients),
         gone=tuple(replace(entry, until=entry.until or serial) for entry in draft.gone),
-        shards=shards,
+        shards=shards or max(1, draft.shards),
         min_crowd=min_crowd,
         schedule=schedule,
         key_rounds=key_rounds,
         first_round=first_round,
         skip=largest_step,
-        seed=seed,
     )
-    outline.assignment(0)  # Raises if these clients cannot be assigned like this.
-    smallest = outline.smallest_shard
-    number = default_colluders(smallest) if colluders is None else colluders
-    most = max(0, smallest - 2)
-    if not 0 <= number <= most:
-        raise ConfigError(
-            f"{number} colluders in a shard of {smallest}: nobody could hide; assume 0 to {most}, or sign for fewer "
-            "shards"
-        )
-    final_list = replace(outline, mode=choose_mode(mode, smallest), colluders=number)
+    about = len(clients) // outline.shards
+    number = default_colluders(about) if colluders is None else colluders
+    _check_colluders(number, about)
+    outline = replace(outline, mode=choose_mode(mode, about), colluders=number)
+    outline = replace(outline, grouping=_grouping(draft, outline, group_size, malicious, chance))
+    final_list = grouped(outline, seed, regroup)
+    if shards is None:
+        final_list = replace(final_list, shards=_shards(draft, final_list))
+    final_list.assignment(0)  # Raises if these groups cannot be assigned like this.
+    _check_colluders(number, final_list.smallest_shard)
+    try:
+        check_groups(final_list)
+    except Refusal as error:
+        raise ConfigError(str(error)) from None
     return replace(final_list, signature=sign(authority, final_list.digest))
 
 
@@ -100,6 +111,37 @@ def _check_unchanged(roster: Roster) -> None:
             f"serial {roster.serial} of the roster {roster.name!r} was changed after it was signed; start from the "
             "file that was signed, and change it with f2ed roster sign"
         ) from None
+
+
+def _grouping(
+    draft: Roster, outline: Roster, size: int | None, malicious: int | None, chance: float | None
+) -> Grouping:
+    """Return the rules for new groups: those given, those of the serial before, or the defaults."""
+    before = draft.grouping
+    same = before.size and (draft.schedule, draft.mode) == (outline.schedule, outline.mode)
+    return Grouping(
+        size=size or (before.size if same else default_size(outline)),
+        hidden=before.hidden,
+        malicious=malicious if malicious is not None else before.malicious or len(outline.clients) // 10,
+        chance=before.chance if chance is None else chance,
+    )
+
+
+def _check_colluders(number: int, smallest: int) -> None:
+    """Refuse colluders among whom nobody could hide."""
+    most = max(0, smallest - 2)
+    if not 0 <= number <= most:
+        raise ConfigError(
+            f"{number} colluders in a shard of {smallest}: nobody could hide; assume 0 to {most}, or sign for fewer "
+            "shards"
+        )
+
+
+def _shards(draft: Roster, made: Roster) -> int:
+    """Return as many shards as before; or one for each group, if that is how it was."""
+    if draft.shards in (0, len(draft.groups)):
+        return len(made.groups)
+    return min(draft.shards, len(made.groups))
 
 
 def default_colluders(smallest: int) -> int:
