@@ -12,8 +12,8 @@ import pytest
 from f2ed import ConfigError
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
-from f2ed.deployment.roster import read_roster
-from f2ed.protocol.sharding import Batches, Fixed
+from f2ed.deployment.roster import check_step, read_roster
+from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_from_keys_to_a_roster_that_verifies(begun, capsys):
     assert [len(shard) for shard in roster.assignment(0).shards] == [4, 4]
 
 
-def test_a_signing_counts_up_and_draws_another_assignment_only_if_clients_shards_or_schedule_change(begun):
+def test_a_signing_counts_up_and_reveals_a_link_only_if_it_makes_groups(begun):
     signings = [{"shards": 2}, {"key_rounds": 9}, {"shards": 1}, {"every": 3}, {}]
     rosters = []
     for settings in signings:
@@ -46,12 +46,17 @@ def test_a_signing_counts_up_and_draws_another_assignment_only_if_clients_shards
     remove(begun / "roster.json", ["clinic_3"])
     close(begun)
     rosters.append(read_roster(begun / "roster.json"))
-    assert [roster.serial for roster in rosters] == [1, 2, 3, 4, 5, 6]
-    assert [one.seed == other.seed for one, other in pairwise(rosters)] == [True, False, False, True, False]
+    close(begun, accept=["leak"], shards=1)
+    rosters.append(read_roster(begun / "roster.json"))
+    assert [roster.serial for roster in rosters] == [1, 2, 3, 4, 5, 6, 7]
+    assert [roster.draw.link for roster in rosters] == [1, 1, 1, 1, 1, 1, 2]
+    assert [one.seed == other.seed for one, other in pairwise(rosters)] == [True, True, True, True, True, False]
+    for one, other in pairwise(rosters):
+        check_step(one, other)
 
 
 def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys):
-    close(begun, shards=2, min_crowd=3, mode="dropout-tolerant", colluders=2, key_rounds=7, batches=2, every=3)
+    close(begun, shards=1, min_crowd=3, mode="dropout-tolerant", colluders=2, key_rounds=7, group_size=4, every=3)
     said = capsys.readouterr().out
     assert "+ client 7  clinic_7" in said
     assert "colluders: 2" in said
@@ -69,19 +74,21 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
     key(begun / "new.key")
     add(begun / "roster.json", [begun / "new.pub"])
     capsys.readouterr()
-    close(begun, every=0, mode="auto", colluders=1, first_round=41, skip=5)
+    close(begun, every=0, mode="auto", colluders=1, first_round=41, skip=5, accept=["leak"], group_size=4)
     said = capsys.readouterr().out
     third = read_roster(begun / "roster.json")
     assert third.schedule == Fixed()
     for line in (
         "  + client 8  new",
         "  - client 0  clinic_0, whose id, name and key are never used again",
-        "  schedule: batches 2 3 → fixed",
+        "  schedule: batches 4 3 → fixed",
         "  mode: dropout-tolerant → all-or-nothing",
         "  colluders: 2 → 1",
         "  first_round: 0 → 41",
         "  skip: 14 → 5",
-        "  Shards are reassigned.",
+        "  accepted: () → ('leak',)",
+        "  groups: 1 kept, 1 new, 1 ended",
+        "  Link 2 of the chain is revealed: a new seed.",
     ):
         assert line in said.splitlines()
     verify(begun / "roster.json", authority=begun / "authority.pub")
@@ -91,7 +98,7 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
 def test_ids_names_and_keys_of_clients_that_left_are_never_used_again(begun):
     close(begun, shards=2, min_crowd=3)
     remove(begun / "roster.json", ["clinic_7", "clinic_2"])
-    close(begun)
+    close(begun, accept=["leak"], regroup="all")
     roster = read_roster(begun / "roster.json")
     assert {(left.id, left.name, left.until) for left in roster.gone} == {(7, "clinic_7", 2), (2, "clinic_2", 2)}
     with pytest.raises(ConfigError, match="the name clinic_7 belongs to a client that left"):
@@ -162,7 +169,7 @@ def test_each_serial_names_the_one_before_also_through_a_draft(begun):
     second = read_roster(path)
     remove(path, ["clinic_3"])
     remove(path, ["clinic_4"])
-    close(begun, shards=1)
+    close(begun, shards=1, accept=["leak"], regroup="all")
     third = read_roster(path)
     assert [first.previous, second.previous, third.previous] == [b"", first.digest, second.digest]
 
@@ -265,11 +272,63 @@ def _shakes_hands(client, server, name):
     return one.version() is not None
 
 
-def test_batches_are_signed_for_and_stay_together(begun):
-    close(begun, shards=2, min_crowd=4, batches=2, every=3)
+def test_groups_are_resharded_whole(begun):
+    close(begun, shards=2, min_crowd=4, group_size=2, every=3, colluders=0)
     roster = read_roster(begun / "roster.json")
     assert roster.schedule == Batches(2, k=3)
     company = [{frozenset(shard) for shard in roster.assignment(turn).shards} for turn in range(0, 60, 3)]
+    assert len(set(map(frozenset, company))) > 1
     for client in range(8):
         met = [next(shard for shard in shards if client in shard) for shards in company]
         assert len(frozenset.intersection(*met)) >= 2
+
+
+def test_single_clients_are_resharded_only_where_the_risk_is_accepted(begun):
+    with pytest.raises(ConfigError, match="--accept leak"):
+        close(begun, shards=2, group_size=1, every=3)
+    close(begun, shards=2, group_size=1, every=3, accept=["leak"])
+    assert read_roster(begun / "roster.json").schedule == EveryKRounds(3)
+
+
+def test_the_chain_is_drawn_before_any_key_and_stays_with_the_authority(begun):
+    head = read_roster(begun / "roster.json").draw.head
+    secret = begun / "authority.chain"
+    assert secret.stat().st_mode & 0o077 == 0
+    close(begun, shards=2)
+    roster = read_roster(begun / "roster.json")
+    assert (roster.draw.head, roster.draw.link) == (head, 1)
+    kept = secret.read_bytes()
+    remove(begun / "roster.json", ["clinic_3"])
+    for content, why in ((b"00" * 32, "not the secret of the roster's chain"), (b"00", "64 hexadecimal digits")):
+        secret.write_bytes(content)
+        with pytest.raises(ConfigError, match=why):
+            close(begun, accept=["leak"], regroup="all")
+    secret.chmod(0o644)
+    with pytest.raises(ConfigError, match="may be read by others"):
+        close(begun)
+    secret.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        close(begun)
+    secret.write_bytes(kept)
+    secret.chmod(0o600)
+    close(begun)
+
+
+def test_a_signing_says_who_waits_and_what_each_way_out_would_reveal(begun, capsys):
+    close(begun, shards=2)
+    assert "    0.00 → 0.25  clinic_0\n" in capsys.readouterr().out
+    remove(begun / "roster.json", ["clinic_3"])
+    capsys.readouterr()
+    close(begun)
+    said = capsys.readouterr().out
+    assert "groups: 1 kept, 0 new, 1 ended" in said
+    assert "  shards: 2 → 1\n" in said
+    assert "    0.25 → 0.25  clinic_3, who left\n" in said
+    assert "3 clients wait and take no part" in said
+    assert "groups of all who wait: 3 clients, too few for a group of 4" in said
+    assert "new groups for everyone: the sums over all groups that ever were determine the update of clinic_3" in said
+    assert "groups of those who never were in one: 0 clients, too few" in said
+    with pytest.raises(ConfigError, match=r"clinic_3, who left exactly.*--accept leak"):
+        close(begun, regroup="all")
+    close(begun, regroup="all", accept=["leak"])
+    assert "→ 1.00  clinic_3, who left\n" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
 from f2ed.protocol.secagg import Agreed, public_key
-from f2ed.protocol.sharding import EveryKRounds
+from f2ed.protocol.sharding import Batches
 
 
 def roster(count, **settings):
@@ -49,7 +49,7 @@ def test_shards_of_two_can_have_no_colluder():
 
 
 def test_the_key_epoch_follows_from_the_round():
-    fixed, resharded = roster(6, key_rounds=3), roster(6, schedule=EveryKRounds(5), key_rounds=3)
+    fixed, resharded = roster(6, key_rounds=3), roster(6, schedule=Batches(3, 5), key_rounds=3)
     assert [fixed.key_epoch(turn) for turn in (0, 2, 3, 8)] == [0, 0, 1, 2]
     assert [resharded.key_epoch(turn) for turn in (0, 4, 5, 12)] == [0, 0, 1, 2]
 

@@ -17,7 +17,8 @@ from f2ed.deployment.train_input import run_digest
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower import Entry, F2ed, Roster, protect
 from f2ed.flower.handover import train_input
-from f2ed.protocol.secagg import public_key
+from f2ed.protocol.secagg import choose_mode, public_key
+from f2ed.protocol.sharding import Fixed
 
 FIRST_NODE = 2**63 + 5
 """Flower's node ids do not fit into a signed number of 64 bits."""
@@ -175,6 +176,11 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
             }
         )
     given = {"training": ANYTHING} | (fields or {})
+    schedule, mode = settings_of_roster.get("schedule", Fixed()), settings_of_roster.get("mode", "auto")
+    if not isinstance(schedule, Fixed) or choose_mode(mode, count // shards) == "dropout-tolerant":
+        # As in the papers: single clients are resharded, or drop out, and nobody minds what that reveals.
+        settings_of_roster = {"group_size": 1} | settings_of_roster
+        given["accepted"] = ("leak", "differences", *given.get("accepted", ()))
     if "apps" not in given:
         given["accepted"] = ("unpinned-app", *given.get("accepted", ()))
     draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries), **given)

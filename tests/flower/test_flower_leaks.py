@@ -4,8 +4,6 @@ import msgspec
 import numpy as np
 
 from f2ed.deployment.journal import round_line
-from f2ed.deployment.keyfiles import read_private
-from f2ed.deployment.roster import signed, write_roster
 from f2ed.guarantees import exposure
 from f2ed.protocol.sharding import Batches, EveryRound
 from f2ed.records import read
@@ -19,21 +17,12 @@ from tests.flower.fake_grid import (
 MODES = ["all-or-nothing", "dropout-tolerant"]
 
 
-def with_schedule(tmp_path, roster, schedule, shards):
-    """Sign the roster of the tests again; its nodes read it from the file."""
-    authority = read_private(tmp_path / "authority.key")
-    changed = signed(roster, authority, shards=shards, min_crowd=2, schedule=schedule, seed=bytes(32))
-    write_roster(tmp_path / "roster.json", changed)
-    return changed
-
-
 def what_the_sums_reveal(roster, rounds):
     return exposure(len(roster.clients), [roster.assignment(turn).shards for turn in range(rounds)])
 
 
 def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_rounds(federation, tmp_path, caplog):
-    grid, _, roster = federation(count=6)
-    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    grid, _, roster = federation(count=6, signed={"schedule": EveryRound()})
     leader = server(roster, records=tmp_path / "run.jsonl")
     leader.start(grid, model(), num_rounds=12)
     assert "determine all 6 clients individually" in caplog.text
@@ -54,9 +43,8 @@ def test_fixed_shards_expose_nobody(federation, caplog):
     assert "EXPOSE" not in caplog.text
 
 
-def test_batches_stay_together_in_a_deployment(federation, tmp_path):
-    grid, _, roster = federation(count=8)
-    roster = with_schedule(tmp_path, roster, Batches(2), 2)
+def test_batches_stay_together_in_a_deployment(federation):
+    grid, _, roster = federation(count=8, signed={"schedule": Batches(2), "group_size": 2})
     leader = server(roster, schedule="batches")
     result = leader.start(grid, model(), num_rounds=8)
     np.testing.assert_allclose(
@@ -87,8 +75,7 @@ def test_dropouts_before_a_checkpoint_are_remembered(federation, tmp_path):
 
 def test_rounds_before_a_checkpoint_count(federation, tmp_path):
     path = tmp_path / "model.checkpoint"
-    grid, _, roster = federation(count=6, run_id=1)
-    roster = with_schedule(tmp_path, roster, EveryRound(), 2)
+    grid, _, roster = federation(count=6, run_id=1, signed={"schedule": EveryRound()})
     server(roster, checkpoint=path).start(grid, model(), num_rounds=3)
     grid, _, _ = federation(count=6, run_id=2)
     leader = server(roster, checkpoint=path)

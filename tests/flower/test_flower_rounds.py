@@ -184,7 +184,7 @@ def test_a_node_that_lost_its_state_makes_new_keys(federation, tmp_path):
 def test_a_node_outside_the_roster_takes_no_part_and_does_no_harm(federation, tmp_path):
     grid, _, roster = federation()
     (tmp_path / "elsewhere").mkdir()
-    _, strange = real_roster(tmp_path / "elsewhere", 1, shards=1, min_crowd=1, name="others")
+    _, strange = real_roster(tmp_path / "elsewhere", 3, shards=1, name="others")
     own = strange[0] | {"f2ed-roster": str(tmp_path / "roster.json"), "f2ed-authority": str(tmp_path / "authority.pub")}
     grid.nodes[3] = Node(9, user_app(), own)
     grid.nodes[4] = Node(9, user_app(), strange[0])

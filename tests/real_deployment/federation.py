@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from f2ed.core.errors import PeerError
-from f2ed.deployment.keyfiles import read_private
+from f2ed.deployment.keyfiles import read_private, read_secret
 from f2ed.deployment.roster import signed, write_roster
 from f2ed.records import read
 
@@ -41,12 +41,19 @@ class Federation:
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def begin(self):
-        """Submit the run, after the authority signed for its mode; the shards stay."""
+        """Submit the run, after the authority signed for its mode."""
         mode, roster = self._given.get("f2ed-mode", "auto"), self.deployment.roster
         if mode not in ("auto", roster.mode):
             authority = read_private(self.deployment.folder / "authority.key")
             self.deployment.roster = signed(
-                roster, authority, shards=roster.shards, min_crowd=roster.min_crowd, mode=mode, seed=roster.seed
+                roster,
+                authority,
+                shards=roster.shards,
+                min_crowd=roster.min_crowd,
+                mode=mode,
+                group_size=1,  # one member may drop out, and no other
+                accepted=("leak", "differences", *roster.accepted),
+                seed=read_secret(self.deployment.folder / "authority.chain"),
             )
             write_roster(self.deployment.roster_path, self.deployment.roster)
         self._reader.start()

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,25 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.keyfiles import read_private, read_public, write_pair
-from f2ed.deployment.roster import Entry, Gone, Roster, check_signature, read_roster, revised, signed, write_roster
-from f2ed.guarantees import plan_shards
+from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
+from f2ed.deployment.roster import (
+    Draw,
+    Entry,
+    Gone,
+    Risk,
+    Roster,
+    check_signature,
+    read_roster,
+    revised,
+    signed,
+    write_roster,
+)
+from f2ed.deployment.roster.leak_text import group_lines
+from f2ed.deployment.roster.regroup import DEFAULT_SIZE, Regroup, options
+from f2ed.deployment.roster.signing import check_authority
+from f2ed.guarantees import ShardPlan, plan_shards
 from f2ed.protocol.secagg import ModeChoice
-from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule
+from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule, chain_head
 
 __all__ = ["roster"]
 
@@ -50,8 +65,12 @@ def new(
     if path.exists():
         raise ConfigError(f"{path} exists already; move it away, or choose another name")
     public = write_pair(authority, os.urandom(32))
-    write_roster(path, Roster(name=name, authority=read_public(public)))
-    _print(f"Created {path}. Give {public} to every node: it verifies that a roster is yours.")
+    head = chain_head(_chain(authority, Draw()))
+    write_roster(path, Roster(name=name, authority=read_public(public), draw=Draw(head=head)))
+    _print(
+        f"Created {path}. Give {public} to every node: it verifies that a roster is yours.",
+        f"{authority.with_suffix('.chain')} is the secret that all shards are drawn from: it stays with {authority}.",
+    )
 
 
 @roster.command
@@ -112,9 +131,24 @@ def sign(
     authority: Annotated[Path, Parameter(help="The authority's private key.")],
     shards: Annotated[int | None, Parameter(help="Number of shards; at first the planner's.")] = None,
     min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients in any opened sum; at first 4.")] = None,
-    malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")] = 0,
-    every: Annotated[int | None, Parameter(help="Reshard every N rounds; 0, as at first, never.")] = None,
-    batches: Annotated[int | None, Parameter(help="Group size: these clients always share a shard.")] = None,
+    malicious: Annotated[
+        int | None, Parameter(help="Number of malicious clients to assume; for new groups at first 1 of 10.")
+    ] = None,
+    chance: Annotated[
+        float | None,
+        Parameter(help="Largest chance for a client of a new group to be outnumbered by these; at first 0.01."),
+    ] = None,
+    every: Annotated[int | None, Parameter(help="Reshard whole groups every N rounds; 0, as at first, never.")] = None,
+    group_size: Annotated[
+        int | None,
+        Parameter(help="Smallest size of a group, whose members are opened together; at first a shard, or 4."),
+    ] = None,
+    regroup: Annotated[
+        Regroup, Parameter(help="Make new groups for all who wait (pool), everyone (all), newcomers (new) or nobody.")
+    ] = "auto",
+    accept: Annotated[
+        list[Risk] | None, Parameter(negative="", help="A risk that this roster takes from now on; may be repeated.")
+    ] = None,
     mode: Annotated[
         ModeChoice | None, Parameter(help="The scheme of all shards; auto, as at first, chooses by their size.")
     ] = None,
@@ -137,40 +171,44 @@ def sign(
 ) -> None:
     """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
 
-    A roster that was signed before keeps every setting that is left out. What changes is printed. The seed is drawn
-    again if clients, shards or schedule change.
+    A roster that was signed before keeps every setting that is left out. What changes is printed, with what the sums
+    over all groups that ever were reveal about single clients. Groups never change: whoever leaves ends its group, and
+    whoever comes waits until the rules allow a new one.
 
     Example: f2ed roster sign roster.json --authority authority.key --shards 2 --min-crowd 4
     """
     draft = read_roster(path, upgrade=True)
     kept = draft.serial > 0
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
-    wanted = shards if shards is not None else (draft.shards or None)
-    advice = plan_shards(clients=max(1, len(draft.clients)), malicious=malicious, min_crowd=crowd, shards=wanted)
-    number = wanted if wanted is not None else advice.recommended
-    if number is None or not (advice.ok or accept_no_guarantee):
-        fix = "; or ".join(change.text for change in advice.changes)
-        last = ", or pass --accept-no-guarantee" if number is not None else ""
-        raise ConfigError(f"{advice.verdict} {' '.join(advice.why)} You may {fix}{last}.")
-    schedule = _schedule(every, batches) or draft.schedule
-    same_deal = draft.seed and (number, schedule) == (draft.shards, draft.schedule)
+    planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)
+    advice = None if kept and shards is None else planned(draft.keys, shards)
+    private = read_private(authority)
+    check_authority(draft, private)
+    secret = _chain(authority, draft.draw)
     made = signed(
         draft,
-        read_private(authority),
-        shards=number,
+        private,
+        shards=None if advice is None else shards or advice.recommended,
         min_crowd=crowd,
-        schedule=schedule,
+        schedule=_schedule(every, group_size, draft.schedule),
         mode=mode if mode is not None else draft.mode if kept else "auto",
         colluders=colluders if colluders is not None or not kept else draft.colluders,
         key_rounds=key_rounds if key_rounds is not None else draft.key_rounds,
         first_round=first_round if first_round is not None else draft.first_round,
         skip=skip if skip is not None or not kept else draft.skip,
-        seed=draft.seed if same_deal else os.urandom(32),
+        group_size=group_size,
+        malicious=malicious,
+        chance=chance,
+        regroup=regroup,
+        accepted=(*draft.accepted, *(accept or ())),
+        seed=secret,
     )
+    advice = advice or planned(made.keys.keys() - set(made.waiting), made.shards)
     write_roster(path, made)
     _print(
         advice.verdict,
         *_changes(draft, made),
+        *group_lines(draft, made, options(made, secret) if made.waiting else []),
         f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.",
     )
 
@@ -212,26 +250,59 @@ def _changes(before: Roster, after: Roster) -> Iterator[str]:
     for left in after.gone:
         if left.until == after.serial:
             yield f"  - client {left.id}  {left.name}, whose id, name and key are never used again"
-    for name in ("shards", "min_crowd", "schedule", "mode", "colluders", "key_rounds", "first_round", "skip"):
+    for name in (
+        "shards",
+        "min_crowd",
+        "schedule",
+        "mode",
+        "colluders",
+        "key_rounds",
+        "first_round",
+        "skip",
+        "accepted",
+    ):
         old, new = getattr(before, name), getattr(after, name)
         if not before.serial:
             yield f"  {name}: {_shown(new)}"
         elif old != new:
             yield f"  {name}: {_shown(old)} → {_shown(new)}"
     if before.serial and before.seed != after.seed:
-        yield "  Shards are reassigned."
+        yield f"  Link {after.draw.link} of the chain is revealed: a new seed."
 
 
 def _shown(value: object) -> str:
     return " ".join(map(str, msgspec.to_builtins(value).values())) if isinstance(value, msgspec.Struct) else str(value)
 
 
-def _schedule(every: int | None, batches: int | None) -> Schedule | None:
-    if batches is not None:
-        return Batches(batches, every or 1)
-    if every is None:
-        return None
-    return EveryKRounds(every) if every else Fixed()
+def _planned(
+    clients: Collection[int], shards: int | None, *, malicious: int, crowd: int, accept_no_guarantee: bool
+) -> ShardPlan:
+    """Return the planner's verdict; refuse numbers that guarantee nothing."""
+    advice = plan_shards(clients=max(1, len(clients)), malicious=malicious, min_crowd=crowd, shards=shards)
+    number = shards if shards is not None else advice.recommended
+    if number is None or not (advice.ok or accept_no_guarantee):
+        fix = "; or ".join(change.text for change in advice.changes)
+        last = ", or pass --accept-no-guarantee" if number is not None else ""
+        raise ConfigError(f"{advice.verdict} {' '.join(advice.why)} You may {fix}{last}.")
+    return advice
+
+
+def _schedule(every: int | None, size: int | None, before: Schedule) -> Schedule:
+    """Return the schedule: groups that stay in their shards, or are resharded whole; groups of one are clients."""
+    if every is None and not (size and isinstance(before, Batches)):
+        return before
+    k = before.k if every is None and isinstance(before, Batches) else every
+    if not k:
+        return Fixed()
+    return EveryKRounds(k) if size == 1 else Batches(size or DEFAULT_SIZE, k)
+
+
+def _chain(authority: Path, draw: Draw) -> bytes:
+    """Return the secret of the authority's chain, which is beside its key; draw it for a roster that has none yet."""
+    path = authority.with_suffix(".chain")
+    if not path.exists() and not draw.head:
+        write_new(path, os.urandom(32).hex().encode() + b"\n", secret=True)
+    return read_secret(path)
 
 
 def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequence[Gone] = ()) -> None:

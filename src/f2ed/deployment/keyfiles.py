@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["read_private", "read_public", "write_new", "write_pair"]
+__all__ = ["read_private", "read_public", "read_secret", "write_new", "write_pair"]
 
 
 def read_private(path: Path) -> bytes:
@@ -32,6 +32,21 @@ def read_private(path: Path) -> bytes:
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{path} is a private key of another kind; an Ed25519 key is needed: f2ed roster key")
     return key.private_bytes_raw()
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a secret of 32 bytes in hexadecimal; refuse one that other users of the machine may read."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"the secret {path} may be read by others; run: chmod 600 {path}")
+        found = bytes.fromhex(path.read_text().strip())
+    except OSError as error:
+        raise ConfigError(f"the secret {path} cannot be read: {error.strerror}; restore it") from None
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ConfigError(f"{path} does not hold 64 hexadecimal digits; restore it")
+    return found
 
 
 def read_public(path: Path) -> bytes:

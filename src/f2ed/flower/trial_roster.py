@@ -6,7 +6,7 @@ from pathlib import Path
 
 from f2ed.deployment.apps import describe
 from f2ed.deployment.certs import node_key
-from f2ed.deployment.keyfiles import read_private, write_pair
+from f2ed.deployment.keyfiles import read_private, read_secret, write_new, write_pair
 from f2ed.deployment.roster import App, Entry, Roster, revised, signed, write_roster
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower.bundle import build
@@ -19,8 +19,9 @@ def create_roster(
     folder: Path, *, clients: int, nodes: int, keys: Iterable[int], shards: int, min_crowd: int, apps: Iterable[Path]
 ) -> Roster:
     """Create the keys of so many clients, of whom the first `nodes` are on the roster, and of their connections."""
-    authority = os.urandom(32)
+    authority, chain = os.urandom(32), os.urandom(32)
     write_pair(folder / "authority.key", authority)
+    write_new(folder / "authority.chain", chain.hex().encode(), secret=True)
     entries = []
     for client in range(clients):
         seed = os.urandom(32)
@@ -35,7 +36,7 @@ def create_roster(
         apps=approved(apps),
         training=ANYTHING,  # One person runs all parts, and tries out settings.
     )
-    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32))
+    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=chain)
     write_roster(folder / "roster.json", roster)
     return roster
 
@@ -50,7 +51,7 @@ def sign_again(folder: Path, before: Roster, apps: Iterable[Path]) -> Roster:
         schedule=before.schedule,
         mode=before.mode,
         colluders=before.colluders,
-        seed=before.seed,
+        seed=read_secret(folder / "authority.chain"),
     )
     write_roster(folder / "roster.json", roster)
     return roster

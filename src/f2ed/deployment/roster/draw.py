@@ -85,4 +85,4 @@ def _seed(roster: Roster, draw: Draw, serial: int, clients: Sequence[ClientId]) 
 
 def _keys(roster: Roster) -> dict[ClientId, bytes]:
     """Return the key of everyone who ever was."""
-    return {entry.id: entry.key for entry in (*roster.gone, *roster.clients)}
+    return {left.id: left.key for left in roster.gone} | roster.keys

@@ -76,6 +76,11 @@ def check_leak(roster: Roster) -> None:
     every = rows((*roster.groups, *roster.history))
     found, most = leverages(every), leak_bound(roster)
     worst = max(found, key=lambda client: found[client])
+    if any(len(group.members) == 1 for group in roster.groups):
+        raise Refusal(
+            "groups of one: clients that are resharded or dropped on their own can be solved for over the rounds; make "
+            "larger groups with --group-size, or accept the risk: --accept leak"
+        )
     if alone := determined(every):
         raise Refusal(
             f"the sums over all groups that ever were determine the update of {_name(roster, min(alone))} exactly; "
@@ -132,7 +137,7 @@ def check_step(old: Roster, new: Roster) -> None:
 
 def _check_shape(roster: Roster) -> None:
     """Refuse groups that overlap, that hold somebody who left, or that nobody knows."""
-    everyone = {entry.id for entry in (*roster.clients, *roster.gone)}
+    everyone = roster.keys.keys() | {left.id for left in roster.gone}
     every = (*roster.groups, *roster.history)
     if not roster.groups:
         raise Refusal("a roster without groups; the authority signs it again with f2ed roster sign")
@@ -189,4 +194,5 @@ def _accepts(roster: Roster, risk: str) -> bool:
 
 
 def _name(roster: Roster, client: ClientId) -> str:
-    return next(entry.name for entry in (*roster.clients, *roster.gone) if entry.id == client)
+    names = {left.id: f"{left.name}, who left" for left in roster.gone}
+    return (names | {entry.id: entry.name for entry in roster.clients})[client]

@@ -15,11 +15,12 @@ from f2ed.deployment.roster.roster import Roster
 from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import Batches, ClientId, Fixed
 
-__all__ = ["Option", "Regroup", "default_size", "grouped", "options"]
+__all__ = ["DEFAULT_SIZE", "Option", "Regroup", "default_size", "grouped", "options"]
 
 Regroup = Literal["auto", "pool", "all", "new", "none"]
 """Who is put into new groups: all who wait, everyone, those who never were in one, or nobody; auto searches."""
-_DEFAULT = 4
+DEFAULT_SIZE = 4
+"""Members of a group that is not a whole shard."""
 _WORDS = {
     "pool": "groups of all who wait",
     "all": "new groups for everyone",
@@ -50,7 +51,7 @@ def default_size(outline: Roster) -> int:
         return whole
     if "test" in outline.accepted:
         return 1
-    return min(whole, max(_DEFAULT, outline.grouping.hidden + outline.colluders))
+    return min(whole, max(DEFAULT_SIZE, outline.grouping.hidden + outline.colluders))
 
 
 def grouped(outline: Roster, secret: bytes, regroup: Regroup = "auto") -> Roster:
@@ -64,10 +65,8 @@ def grouped(outline: Roster, secret: bytes, regroup: Regroup = "auto") -> Roster
         found: list[Option] = []
     else:
         found = options(outline, secret)
-        if regroup != "auto":
-            found = [option for option in found if option.name == regroup]
-        elif not alike:
-            found = [option for option in found if option.name == "all"]
+        wanted = regroup if regroup != "auto" else None if alike else "all"
+        found = [option for option in found if wanted in (None, option.name) or len(found) == 1]
     for option in found:
         if option.roster is not None:
             return option.roster
@@ -79,6 +78,8 @@ def grouped(outline: Roster, secret: bytes, regroup: Regroup = "auto") -> Roster
 def options(outline: Roster, secret: bytes) -> list[Option]:
     """Return every way to make groups, in the order in which they are tried."""
     base = _without_ended(outline)
+    if not outline.groups and not outline.history:
+        return [_tried("all", base, base.waiting, secret)]
     again = msgspec.structs.replace(base, groups=(), history=(*base.history, *base.groups))
     return [
         _tried("pool", base, base.waiting, secret),

@@ -1,17 +1,19 @@
 """Closing and signing a roster, and checking who signed it."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.deployment.roster.groups import check_groups
-from f2ed.deployment.roster.parts import Grouping
+from f2ed.deployment.roster.parts import Grouping, Risk
 from f2ed.deployment.roster.regroup import Regroup, default_size, grouped
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
 from f2ed.protocol.primitives.crypto import public_key, sign, verify
 from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, choose_mode
 from f2ed.protocol.sharding import Fixed, Schedule
 
-__all__ = ["check_signature", "default_colluders", "signed"]
+__all__ = ["check_authority", "check_signature", "default_colluders", "signed"]
 
 _FIXED = Fixed()
 
@@ -32,6 +34,7 @@ def signed(
     malicious: int | None = None,
     chance: float | None = None,
     regroup: Regroup = "auto",
+    accepted: Iterable[Risk] | None = None,
     seed: bytes,
 ) -> Roster:
     """Close the list and sign it. `authority` is the private key; `seed` is the secret of its chain.
@@ -42,8 +45,7 @@ def signed(
     size of a shard, one member of a shard may collude with the server, and a node follows the server over at most 2 *
     `key_rounds` missed rounds. All else is as in the draft.
     """
-    if public_key(authority) != draft.authority:
-        raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
+    check_authority(draft, authority)
     largest_step = 2 * key_rounds if skip is None else skip
     for name, given, least in (
         ("key_rounds", key_rounds, 1),
@@ -67,6 +69,7 @@ def signed(
         key_rounds=key_rounds,
         first_round=first_round,
         skip=largest_step,
+        accepted=draft.accepted if accepted is None else tuple(sorted(set(accepted))),
     )
     about = len(clients) // outline.shards
     number = default_colluders(about) if colluders is None else colluders
@@ -83,6 +86,12 @@ def signed(
     except Refusal as error:
         raise ConfigError(str(error)) from None
     return replace(final_list, signature=sign(authority, final_list.digest))
+
+
+def check_authority(draft: Roster, authority: bytes) -> None:
+    """Raise `ConfigError` unless this is the private key that signs the roster."""
+    if public_key(authority) != draft.authority:
+        raise ConfigError("this is not the private key of the roster's authority; sign with the one it was made with")
 
 
 def check_signature(roster: Roster, authority: bytes) -> None:
