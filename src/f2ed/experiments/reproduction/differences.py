@@ -153,7 +153,8 @@ def resharding(few_classes: Sequence[Panel], results: Path) -> str:
         so the classes of their clients have less influence. Here with a small network (`experiments/resharding.toml`):
         fixed shards, resharding after five of ten rounds, pairs of clients that always share a shard, and resharding
         every round. Pairs recover most of the loss, and the server never separates the two clients of a pair: use them
-        when clients have few classes (`schedule = { kind = "batches", size = 2 }`, `f2ed roster sign --batches 2`)."""
+        when clients have few classes (`schedule = { kind = "batches", size = 2 }`, `f2ed roster sign --group-size 2
+        --every 1 --colluders 0`)."""
     )
     found = [each.markdown() if each.rows else "It was not run.\n" for each in (small, every_arm(full, "mnist"))]
     return f"## Resharding\n\n{text}\n{found[0]}\n{paired}\n{found[1]}"
