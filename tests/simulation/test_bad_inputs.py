@@ -1,0 +1,219 @@
+"""What cannot work is refused in one sentence, from Python and from a file, before anything starts."""
+
+# ruff: noqa: F401, F403, F405  the cases are text, and need every name
+
+import numpy as np
+import pytest
+
+import f2ed
+from f2ed import Encoding, GramStream, Noise, Protocol, assign_shards, plan_shards
+from f2ed.attacks import *
+from f2ed.core.errors import ConfigError
+from f2ed.estimators import *
+from f2ed.experiments import prepare
+from f2ed.experiments.file import parse
+from f2ed.learning import Training
+from f2ed.learning.models import *
+from f2ed.learning.partition import *
+from f2ed.protocol.sharding import Batches, EveryKRounds
+
+X = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+B = {"data": {"kind": "synthetic", "train": 240, "test": 60}, "clients": 12, "shards": 4, "rounds": 1}
+
+
+def sim(**changed):
+    for _ in f2ed.simulate(**(B | changed)):
+        pass
+
+
+PYTHON = [
+    "FilterL2(2)",
+    "FilterL2(contamination=-0.1)",
+    "FilterL2()",
+    "FilterL2(0.1, f=2)",
+    "FilterL2(f=2.5)",
+    "FilterL2(0.1, sigma=0)",
+    "FilterL2(0.1, eta=-1)",
+    'FilterL2(0.1, variant="nonsense")',
+    'FilterL2("0.1")',
+    "FilterL2(0.1)(X[0])",
+    "FilterL2(0.1)(np.zeros((0,6)))",
+    "FilterL2(0.1)(np.zeros((20,0)))",
+    "FilterL2(0.1)(X.astype(str))",
+    'FilterL2(0.1)("rows")',
+    "FilterL2(0.1)([[1,2],[3]])",
+    "FilterL2(0.1)(np.full((5,3),np.nan))",
+    "FilterL2(f=10)(X)",
+    "Krum(f=9)(X)",
+    "Bulyan(f=5)(X)",
+    "TrimmedMean(.5)",
+    "NNM(contamination=2, inner=Mean())",
+    'NNM(f=1, inner="mean")',
+    "Bucketing(inner=Mean(), size=0)",
+    "Sections(Mean(), size=0)",
+    "Sections(Mean(), per_tensor=True)(X)",
+    "Sections(Mean(), per_tensor=True)(X, tensors=[1,2])",
+    "DnC(0.1, draws=0)",
+    "DnC(0.1, coordinates=0)",
+    "CenteredClipping(radius=-1)",
+    "Training(lr=-1)",
+    'Training(lr="fast")',
+    "Training(batch_size=0)",
+    "Training(local_epochs=0)",
+    "Training(momentum=1)",
+    'Training(optimizer="adamw")',
+    'Training(optimizer="adam", momentum=0.9)',
+    "Mlp(hidden=(0,))",
+    "Mlp(hidden=8)",
+    "Cnn(filters=0)",
+    "Pathological(0)",
+    "Dirichlet(alpha=0)",
+    "EveryKRounds(0)",
+    "Batches(size=0)",
+    'ALIE(z="big")',
+    "Neurotoxin(ratio=2)",
+    "ModelReplacement(boost=-1)",
+    "sim(clients=0)",
+    'sim(clients="many")',
+    "sim(malicious=12)",
+    'sim(attack="gaussian")',
+    "sim(shards=5)",
+    "sim(shards=0)",
+    "sim(rounds=0)",
+    'sim(data="mnits")',
+    "sim(data=(X,X[:,0],X))",
+    "sim(data=(X,np.zeros(19),X,np.zeros(20)))",
+    'sim(model="mpl")',
+    'sim(model={"kind":"mlp","hiden":[3]})',
+    'sim(estimator="filterl2")',
+    'sim(estimator={"kind":"krum","f":3})',
+    "sim(estimator=3)",
+    'sim(attack={"kind":"min-max","strenght":1},malicious=1)',
+    'sim(training={"lr":0})',
+    "sim(training=0.1)",
+    'sim(schedule={"kind":"every-k-rounds"})',
+    'sim(schedule="sometimes")',
+    'sim(secure="yes")',
+    "sim(bits=1)",
+    "sim(clip_value=0)",
+    "sim(clip_norm=-1)",
+    "sim(client_dropout=1)",
+    "sim(dp=1.0)",
+    'sim(dp={"noise_multiplier":-1},clip_norm=1.0)',
+    'sim(protocol={"mode":"magic"})',
+    'sim(protocol={"colluders":9})',
+    "sim(lr=0.1)",
+    'sim(seed="x")',
+    "sim(seed=1.5)",
+    'sim(start="nowhere")',
+    'sim(device="cuda:7")',
+    "f2ed.simulate()",
+    'f2ed.simulate("demo")',
+    "f2ed.simulate(B, clients=3)",
+    "plan_shards(clients=0, malicious=0)",
+    "plan_shards(clients=10, malicious=10)",
+    "plan_shards(clients=100, malicious=5, min_crowd=200)",
+    'assign_shards({}, shards=1, epoch=0, seed=b"")',
+    'assign_shards({1:b""}, shards=2, epoch=0, seed=b"")',
+    "Encoding(0)",
+    "Encoding(1.0, bits=99)",
+    "Noise(noise_multiplier=0)",
+    "Noise(noise_multiplier=1, delta=2)",
+    'Protocol(mode="magic")',
+    "Protocol(colluders=-1)",
+    "GramStream(n=-1)",
+]
+
+
+@pytest.mark.parametrize("call", PYTHON)
+def test_python_is_refused_in_one_sentence(call):
+    with pytest.raises(ConfigError) as refusal:
+        eval(call)  # noqa: S307  the cases above
+    assert "\n" not in str(refusal.value)
+    assert 10 < len(str(refusal.value)) < 400
+
+
+FILE = """
+data = { kind = "synthetic", train = 240, test = 60 }
+clients = 12
+shards = 4
+rounds = 1
+"""
+
+TOML = [
+    ("clients = 12", "clients = 0", "clients"),
+    ("clients = 12", 'clients = "many"', "clients"),
+    ("clients = 12", "clients = 12.5", "clients"),
+    ("clients = 12", "", "clients is missing"),
+    ("clients = 12", "clients = 1000", "clients"),
+    ("clients = 12", "clients = []", "the list is empty"),
+    ("clients = 12", "clients = [12, 12]", "state each only once"),
+    ("shards = 4", "shards = 0", "shards"),
+    ("shards = 4", "shards = 5", "crowd of at least 3"),
+    ("shards = 4", "shards = 13", "shards"),
+    ("shards = 4", 'shards = "some"', "shards"),
+    ("rounds = 1", "rounds = 0", "rounds"),
+    ("rounds = 1", "rounds = -1", "rounds"),
+    ("rounds = 1", "round = 1", "did you mean rounds?"),
+    ("rounds = 1", "", "rounds is missing"),
+    ("rounds = 1", "rounds = ", "is not valid TOML"),
+    ("rounds = 1", "rounds = 1\nmalicious = 12", "malicious"),
+    ("rounds = 1", "rounds = 1\nmalicious = -1", "malicious"),
+    ("rounds = 1", 'rounds = 1\nattack = "gaussian"', "attack: there are no malicious clients"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 1\nattack = "gausian"', "did you mean gaussian"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 1\nattack = { kind = "min-max", strenght = 1 }', "strenght"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 1\nattack = "gaussian"\nattack_from = 9', "attack_from"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 1\nattack = { kind = "dba", rounds = [] }', "attack.rounds"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 1\nattack = { kind = "label-flip", source = 1 }', "source and target"),
+    ("rounds = 1", 'rounds = 1\nestimator = "filterl2"', "did you mean filter-l2?"),
+    ("rounds = 1", "rounds = 1\nestimator = 3", "estimator"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "krum", f = 9 }', "Krum tolerates"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "krum", f = 2.0 }', "estimator.f"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "krum", contamination = 2 }', "estimator.contamination"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "krum", f = 1, contamination = 0.1 }', "one of the two"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "nnm", f = 1 }', "estimator.inner is missing"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "nnm", f = 1, inner = "meen" }', "did you mean mean?"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "imported", factory = "x" }', "is not an import path"),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "imported", factory = "no_such:X" }', "cannot be imported"),
+    ("rounds = 1", 'rounds = 1\nmodel = "mpl"', "did you mean mlp?"),
+    ("rounds = 1", 'rounds = 1\nmodel = { kind = "mlp", hidden = [0] }', "model.hidden"),
+    ("rounds = 1", 'rounds = 1\nmodel = { kind = "imported", factory = "torch.nn:Linear" }', "cannot be called"),
+    ("rounds = 1", 'rounds = 1\nmodel = { kind = "imported", factory = "no_such:X" }', "cannot be imported"),
+    ("rounds = 1", 'rounds = 1\npartition = "dirichlett"', "did you mean dirichlet?"),
+    ("rounds = 1", 'rounds = 1\npartition = { kind = "dirichlet", alpha = 0 }', "partition.alpha"),
+    ("rounds = 1", 'rounds = 1\npartition = { kind = "pathological", classes_per_client = 11 }', "partition"),
+    ("rounds = 1", 'rounds = 1\npartition = "natural"', "name their client column"),
+    ("rounds = 1", "rounds = 1\ntraining = 0.1", "training"),
+    ("rounds = 1", "rounds = 1\ntraining = { lr = 0 }", "training.lr"),
+    ("rounds = 1", "rounds = 1\ntraining = { batch_size = 0 }", "training.batch_size"),
+    ("rounds = 1", 'rounds = 1\ntraining = { optimizer = "lion" }', "training.optimizer"),
+    ("rounds = 1", 'rounds = 1\nschedule = "sometimes"', "schedule"),
+    ("rounds = 1", 'rounds = 1\nschedule = { kind = "every-k-rounds" }', "schedule.k is missing"),
+    ("rounds = 1", 'rounds = 1\nschedule = { kind = "batches", size = 9 }', "schedule"),
+    ("rounds = 1", "rounds = 1\nsecure = 1", "secure"),
+    ("rounds = 1", "rounds = 1\nbits = 1", "bits"),
+    ("rounds = 1", "rounds = 1\nclip_value = 0.0", "clip_value"),
+    ("rounds = 1", "rounds = 1\nclip_norm = -1.0", "clip_norm"),
+    ("rounds = 1", "rounds = 1\nclient_dropout = 1.0", "client_dropout"),
+    ("rounds = 1", "rounds = 1\ndp = 1.0", "dp: noise without an L2 clip"),
+    ("rounds = 1", "rounds = 1\ndp = -1.0\nclip_norm = 1.0", "dp"),
+    ("rounds = 1", 'rounds = 1\nprotocol = { mode = "magic" }', "protocol.mode"),
+    ("rounds = 1", "rounds = 1\nprotocol = { colluders = 9 }", "protocol"),
+    ("rounds = 1", 'rounds = 1\nstart = "nowhere.safetensors"', "there is no nowhere"),
+    ("rounds = 1", "rounds = 1\nseed = 1.5", "seed"),
+    ('kind = "synthetic"', 'kind = "mnits"', "did you mean mnist?"),
+    ("train = 240", "train = 0", "data.train"),
+    ("train = 240", "trian = 240", "data.trian"),
+    ('kind = "synthetic", train = 240, test = 60', 'kind = "npz", file = "nowhere.npz"', "there is no nowhere.npz"),
+    ('kind = "synthetic", train = 240, test = 60', 'kind = "csv"', "data.file is missing"),
+]
+
+
+@pytest.mark.parametrize(("found", "written", "sentence"), TOML, ids=[case[1][:60] for case in TOML])
+def test_a_file_is_refused_in_one_sentence_with_the_setting_to_change(found, written, sentence):
+    assert found in FILE
+    with pytest.raises(ConfigError) as refusal:
+        prepare(parse(FILE.replace(found, written), "mine.toml"))
+    assert sentence in str(refusal.value)
+    assert str(refusal.value).startswith("mine.toml")
+    assert "\n" not in str(refusal.value)
