@@ -8,8 +8,10 @@ import sys
 import msgspec
 import pytest
 
+from f2ed.protocol.aggregation import Protocol
 from f2ed.records import FORMAT, read, read_all, settings_digest
 from f2ed.records.archive import COLUMNS, packed, summary_table
+from f2ed.records.digest import ADDED
 from f2ed.records.migration import migrate_header, migrate_settings
 from f2ed.records.reader import experiment_name, locate
 from f2ed.simulation import Experiment, experiment
@@ -119,6 +121,13 @@ def test_settings_get_todays_names_down_to_the_inner_rule():
     assert found["dp"] == {"noise_multiplier": 2.0, "delta": 1e-5}
     assert (found["training"]["batch_size"], found["training"]["optimizer"]) == (20, "sgd")
     assert found["attack_from"] == 0
+
+
+def test_a_setting_that_came_later_renames_no_run_and_another_value_of_it_does():
+    assert ADDED["protocol"]["agreement"] == Protocol().agreement
+    before = {"protocol": {"mode": "auto"}}
+    same, other = ({"protocol": {"mode": "auto", "agreement": each}} for each in ("x25519+mlkem768", "x25519"))
+    assert settings_digest(before) == settings_digest(same) != settings_digest(other)
 
 
 def test_the_digest_is_that_of_the_same_experiment_today():

@@ -1,6 +1,6 @@
 """What cannot work is refused in one sentence, from Python and from a file, before anything starts."""
 
-# ruff: noqa: F401, F403, F405  the cases are text, and need every name
+# ruff: noqa: F401, F403  the cases are text, and need every name
 
 import numpy as np
 import pytest

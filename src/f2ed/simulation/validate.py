@@ -12,6 +12,8 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
+from f2ed.learning.datasets.tables import found_file
+from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.protocol.quantization.encoding import Encoding
@@ -112,6 +114,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
     )
     module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
     _about("model", lambda: _try(module, data))
+    if (start := experiment.start) is not None:
+        _about("start", lambda: saved_vector(found_file(start, None), module))
     if experiment.dp is not None:
         _about("dp", lambda: run_noise_cost(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:

@@ -68,6 +68,8 @@ class GramStream:
     """
 
     def __init__(self, n: int) -> None:
+        if n < 1:
+            raise ConfigError(f"a Gram matrix of {n} rows; at least 1 is needed")
         self.gram: Matrix = np.zeros((n, n))
 
     def add(self, block: Array) -> None:

@@ -1,10 +1,11 @@
 """What a round asks of the clients, and the terms that follow for each shard."""
 
 from collections.abc import Mapping
-from typing import final
+from typing import Annotated, final
 
 import msgspec
 
+from f2ed.core.settings import Settings
 from f2ed.protocol.dp.cost import privacy_cost
 from f2ed.protocol.primitives.hybrid import HYBRID, Agreement
 from f2ed.protocol.quantization.encoding import Encoding
@@ -16,12 +17,12 @@ __all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms"]
 
 
 @final
-class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Protocol(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How shards are kept secret. What is left out is chosen for the size of the shard."""
 
     mode: ModeChoice = "auto"
     """`auto` chooses by the size of the shard; see `choose_mode`."""
-    colluders: int = 0
+    colluders: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many members of a shard may collude with the server."""
     threshold: int | None = None
     """How many shares rebuild a secret, in schemes that tolerate dropouts."""
