@@ -28,6 +28,7 @@ from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
+    Complaint,
     Confirmation,
     Confirmations,
     Delivery,
@@ -37,6 +38,8 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Reveal,
     Share,
     Shares,
+    SignedParcel,
+    TolerantUpload,
 )
 
 TERMS = Terms(
@@ -54,7 +57,7 @@ REQUESTS = [
     AskUpload(TERMS, 3, KEY),
     Invite(TERMS),
     Peers((ADVERTISEMENT,)),
-    Delivery((PARCEL,)),
+    Delivery((SignedParcel(PARCEL, (KEY,), SIGNATURE),)),
     Alive((1, 2, 2**64 - 1)),
     Confirmations((Confirmation(1, SIGNATURE),)),
 ]
@@ -63,10 +66,11 @@ REPLIES = [
     Wraps(1, (bytes(1088), b""), SIGNATURE),
     Ready(KEY),
     ADVERTISEMENT,
-    Shares((PARCEL,), bytes(16)),
+    Shares((PARCEL,), SIGNATURE),
     Upload(bytes(8), memoryview(bytes(16))),
+    TolerantUpload(bytes(8), memoryview(bytes(16)), (Complaint(1, 2, KEY, SIGNATURE),)),
     Confirmation(2**64 - 1, SIGNATURE),
-    Reveal((Share(1, bytes(33)),)),
+    Reveal(bytes(32), (Share(1, bytes(33)),)),
 ]
 KINDS = [type(reply) for reply in REPLIES]
 SEEDS = [write(message) for message in (*REQUESTS, *REPLIES, Refused("no"))]

@@ -7,13 +7,18 @@ from msgspec.structs import replace
 from f2ed.protocol.primitives.crypto import public_exchange_key
 from f2ed.protocol.secagg.messages import Refused, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
+from f2ed.protocol.secagg.schemes.dropout_tolerant.dealing import deal
+from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
     Delivery,
+    Invite,
     Peers,
     Reveal,
+    Shares,
 )
+from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised
 from tests.protocol.secagg.adversary import LOW_ORDER, VICTIM, assert_refused, lie, signed
 from tests.protocol.secagg.shard_driver import Shard, load, secret
 
@@ -179,9 +184,10 @@ def test_a_client_reveals_exactly_one_share_per_dealer():
     for share in revealed[VICTIM].shares:
         if share.dealer == 5:
             assert share.share == held[5].mask
-        elif share.dealer != VICTIM:
+        else:
             assert share.share == held[share.dealer].seed
-    assert [share.dealer for share in revealed[VICTIM].shares] == [1, 2, 3, 4, 5, 6]
+    assert [share.dealer for share in revealed[VICTIM].shares] == [1, 3, 4, 5, 6]
+    assert revealed[VICTIM].seed == phases["confirm", VICTIM].seed
 
 
 def test_a_client_refuses_a_second_unmask_request_in_the_same_round():
@@ -201,17 +207,21 @@ def test_a_client_refuses_a_second_unmask_request_in_the_same_round():
 
 @pytest.mark.parametrize("field", ["channel", "mask"])
 def test_a_client_refuses_an_all_zero_agreement(field):
-    """A member signs a key of small order for the victim alone, and the server passes it on."""
+    """A member signs a key of small order, and the server passes it on."""
     shard = Shard(5)
-
-    def weaken(peers: Peers):
-        return Peers(
-            tuple(
-                signed(shard, 4, replace(a, **{field: LOW_ORDER})) if a.client == 4 else a for a in peers.advertisements
-            )
-        )
-
-    assert_refused(shard, shard.run(request=lie("share", weaken)), "all zero")
+    sent = {c: read_reply(Advertisement, shard.respond(c, write(Invite(shard.terms)))) for c in shard.members}
+    sent[4] = signed(shard, 4, replace(sent[4], **{field: LOW_ORDER}))
+    dealt = {c: shard.respond(c, write(Peers(tuple(sent.values())))) for c in (1, 2, 3, 5)}
+    if field == "mask":
+        # Everyone dealt, and so does the accomplice: the weak key is used only now.
+        phase = load(shard.states[1], "test").phase
+        accomplice = Advertised(phase.terms, phase.context, secret("c"), secret("m"), secret("s"), sent[4])
+        member = shard.members[4]
+        _, shares = deal(accomplice, tuple(sent.values()), member, secret("entropy"))
+        honest = {c: read_reply(Shares, each) for c, each in dealt.items()}
+        deals = Deals(phase.context, sent, dict(sorted((honest | {4: shares}).items())))
+        shard.respond(VICTIM, write(Delivery(deals.delivery(VICTIM))))
+    assert "all zero" in shard.refusals[VICTIM]
 
 
 def test_a_client_refuses_to_begin_a_round_again_or_an_earlier_one():

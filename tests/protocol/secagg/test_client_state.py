@@ -60,7 +60,9 @@ def test_secrets_are_gone_from_the_state_after_their_last_use():
     advertised = load(phases["share"], "test").phase
     own = (advertised.mask, advertised.seed, advertised.channel)
     assert all(each in phases["upload"] for each in own)
-    assert not any(each in phases["confirm"] for each in own)
+    assert not any(each in phases["confirm"] for each in (advertised.mask, advertised.channel))
+    assert advertised.seed in phases["reveal"]  # It is opened with the sum.
+    assert advertised.seed not in shard.states[VICTIM]
     assert load(shard.states[VICTIM], "test").phase is None
     held = load(phases["reveal"], "test").phase.masked.held
     assert not any(each.mask in shard.states[VICTIM] or each.seed in shard.states[VICTIM] for each in held)

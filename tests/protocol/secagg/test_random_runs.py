@@ -18,7 +18,7 @@ def corrupt(rng, step, data, seen):
     kind = rng.choice(["junk", "cut", "flip", "copy", "shares"])
     if kind == "shares" and step == "reveal":
         honest = read_reply(Reveal, data).shares
-        return write(Reveal(tuple(Share(each.dealer, rng.bytes(33)) for each in honest)))
+        return write(Reveal(rng.bytes(32), tuple(Share(each.dealer, rng.bytes(33)) for each in honest)))
     if kind == "flip" and step != "upload":
         place = int(rng.integers(len(data)))
         return data[:place] + bytes([data[place] ^ (1 << int(rng.integers(8)))]) + data[place + 1 :]

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg.messages import Refused, Upload, read_reply, write
-from f2ed.protocol.secagg.schemes.dropout_tolerant import client as round_client
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant import dealing, keys
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Confirmation,
     Reveal,
     Shares,
+    TolerantUpload,
 )
 from f2ed.protocol.secagg.terms import bind
 from tests.protocol.secagg.adversary import LOW_ORDER, VICTIM, cheat, signed
@@ -80,13 +80,15 @@ def test_the_server_drops_a_client_that_deals_in_the_name_of_another():
     assert "in the name of another" in outcome.dropped[VICTIM]
 
 
-@pytest.mark.parametrize("dealer", [1, VICTIM, 5])
+@pytest.mark.parametrize("dealer", [1, 5])
 def test_the_server_drops_a_client_whose_share_does_not_match_its_commitment(dealer):
-    """Shares of a surviving peer's seed, of its own, and of a dropped peer's mask key."""
+    """Shares of a surviving peer's seed, and of a dropped peer's mask key."""
     shard = Shard(6)
 
     def wrong(reveal: Reveal):
-        return Reveal(tuple(replace(s, share=bytes(33)) if s.dealer == dealer else s for s in reveal.shares))
+        return replace(
+            reveal, shares=tuple(replace(s, share=bytes(33)) if s.dealer == dealer else s for s in reveal.shares)
+        )
 
     outcome = shard.run(
         drop=lambda step, client: client == 5 and step == "upload", reply=cheat("reveal", Reveal, wrong)
@@ -96,7 +98,24 @@ def test_the_server_drops_a_client_whose_share_does_not_match_its_commitment(dea
     assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
 
 
-@pytest.mark.parametrize("change", [lambda r: Reveal(r.shares[1:]), lambda r: Reveal((*r.shares, r.shares[-1]))])
+def test_the_server_drops_a_client_whose_seed_does_not_match_its_commitment():
+    shard = Shard(6)
+    outcome = shard.run(reply=cheat("reveal", Reveal, lambda reveal: replace(reveal, seed=bytes(32))))
+    assert "a seed that does not match its commitment" in outcome.dropped[VICTIM]
+    assert shard.total_of(outcome) == shard.sum_of(shard.terms.members)
+
+
+def test_the_server_drops_a_client_that_did_not_sign_its_parcels():
+    shard = Shard(6)
+    outcome = shard.run(reply=cheat("share", Shares, lambda shares: replace(shares, signature=bytes(64))))
+    assert "shares: a signature that does not verify" in outcome.dropped[VICTIM]
+    assert shard.total_of(outcome) == shard.sum_of((1, 3, 4, 5, 6))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda r: replace(r, shares=r.shares[1:]), lambda r: replace(r, shares=(*r.shares, r.shares[-1]))],
+)
 def test_the_server_drops_a_client_that_does_not_reveal_exactly_one_share_per_dealer(change):
     shard = Shard(6)
     outcome = shard.run(reply=cheat("reveal", Reveal, change))
@@ -104,21 +123,23 @@ def test_the_server_drops_a_client_that_does_not_reveal_exactly_one_share_per_de
     assert shard.total_of(outcome) == shard.sum_of(shard.terms.members)
 
 
-@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("gone", ["upload", "reveal"])
 def test_a_secret_that_cannot_be_rebuilt_closes_the_shard_with_its_reason(gone, monkeypatch):
     """A malicious dealer commits to shares that lie on no polynomial, which shows only when they are combined."""
     shard = Shard(6)
-    honest = round_client._cut
+    honest = dealing._cut
 
     def crooked(phase, secret_, entropy, info):
         shares = honest(phase, secret_, entropy, info)
         liar = phase.advertisement.client == 4
         return [hashlib.sha256(each).digest() + b"\0" for each in shares] if liar else shares
 
-    monkeypatch.setattr(round_client, "_cut", crooked)
-    outcome = shard.run(drop=lambda step, client: gone and client == 4 and step == "upload")
+    monkeypatch.setattr(dealing, "_cut", crooked)
+    outcome = shard.run(drop=lambda step, client: (step, client) == (gone, 4))
     assert outcome.total is None
     assert outcome.reason.startswith("the secret of client 4 cannot be rebuilt")
+    (blame,) = outcome.blame
+    assert (blame.clients, blame.fault) == ((4,), "shares")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +183,7 @@ def test_the_server_drops_a_client_with_a_key_of_small_order_before_anybody_has_
 
 def test_the_server_drops_a_confirmation_of_another_list():
     shard = Shard(5)
-    text = keys.alive_text(bind(shard.terms, shard.roster, MODEL), (1, 2, 3))
+    text = keys.alive_text(bind(shard.terms, shard.roster, MODEL), bytes(32), (1, 2, 3))
 
     def other(confirmation):
         return replace(confirmation, signature=sign(shard.signing[VICTIM], text))
@@ -187,6 +208,7 @@ def test_the_server_drops_a_confirmation_of_another_list():
 )
 def test_the_server_drops_an_upload_of_another_size_or_context(mode, change, why):
     shard = Shard(5, mode)
-    outcome = shard.run(reply=cheat("upload", Upload, change))
+    kind = Upload if mode == "all-or-nothing" else TolerantUpload
+    outcome = shard.run(reply=cheat("upload", kind, change))
     assert why in outcome.dropped[VICTIM]
     assert (outcome.total is None) == (mode == "all-or-nothing")

@@ -34,6 +34,7 @@ __all__ = [
     "Several",
     "Signature",
     "SignedKey",
+    "Tag",
     "Upload",
     "Wrap",
     "Wraps",
@@ -51,7 +52,7 @@ KemKey = Annotated[bytes, Meta(max_length=KEM_KEY_BYTES)]
 Ciphertext = Annotated[bytes, Meta(max_length=CIPHERTEXT_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 Several = Meta(max_length=MAX_MEMBERS)
-_Tag = Annotated[bytes, Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
+Tag = Annotated[bytes, Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -119,7 +120,7 @@ class Wrap(Message, frozen=True):
 class Upload(Message, frozen=True, tag="upload"):
     """The vector. The tag, from the context, distinguishes uploads under other terms."""
 
-    tag: _Tag
+    tag: Tag
     payload: memoryview
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.primitives.ring import Words
+from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.gather import Replies, Requests, was_silent
 from f2ed.protocol.secagg.schemes import scheme_of
@@ -30,6 +31,8 @@ class ShardSum(NamedTuple):
     dropped: Mapping[ClientId, str]
     keys: ShardKeys | None = None
     """The members' keys, to be given to the next round of the same epoch; none if the next round needs fresh ones."""
+    blame: tuple[Blame, ...] = ()
+    """Who broke the protocol, with evidence; the sum may be open all the same."""
 
 
 def secure_sum(
@@ -51,16 +54,17 @@ def secure_sum(
     context = bind(terms, roster, model)
     dropped: dict[ClientId, str] = {}
     agreed = keys
+    blame: list[Blame] = []
     try:
         if scheme.keeps_keys and agreed is None:
             agreed = yield from scheme.agree_on_keys(terms, roster, dropped)
-        shard = ShardRound(terms, roster, context, agreed or NO_KEYS, dropped, threads)
+        shard = ShardRound(terms, roster, context, agreed or NO_KEYS, dropped, threads, blame)
         survivors, total = yield from scheme.add(shard)
     except PeerError as error:
         # A member that refuses may have lost its keys; one that is silent may be back in the next round.
         kept = agreed if all(map(was_silent, dropped.values())) else None
-        return ShardSum((), None, str(error), dropped, kept)
-    return ShardSum(survivors, total, None, dropped, agreed)
+        return ShardSum((), None, str(error), dropped, kept, tuple(blame))
+    return ShardSum(survivors, total, None, dropped, agreed, tuple(blame))
 
 
 def _readable(terms: Terms) -> Terms:

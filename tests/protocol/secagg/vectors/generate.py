@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from f2ed.protocol.secagg.messages import Upload, read_reply, write
+from f2ed.protocol.secagg.messages import read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -21,6 +21,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Peers,
     Reveal,
     Shares,
+    TolerantUpload,
 )
 from tests.protocol.secagg.shard_driver import Shard
 from tests.protocol.secagg.vectors import all_or_nothing
@@ -39,12 +40,20 @@ GOOD = {
     "dropout-tolerant, one drops before confirming": {"size": 5, "drop": ("confirm", 1)},
     "dropout-tolerant, one drops before revealing": {"size": 5, "drop": ("reveal", 3)},
     "dropout-tolerant, a higher threshold": {"size": 5, "threshold": 4, "min_crowd": 4, "drop": ("upload", 5)},
+    "dropout-tolerant, pairs, one drops before uploading": {
+        "size": 8, "groups": ((1, 2), (3, 4), (5, 6), (7, 8)), "drop": ("upload", 4),
+    },
     "dropout-tolerant, noise that three members carry": {"size": 4, "noise": 1.5, "carriers": 3},
 }  # fmt: skip
 
 
 def flip(data: bytes) -> bytes:
     return bytes([data[0] ^ 1]) + data[1:]
+
+
+def parcel(delivery: Delivery, **changes) -> tuple:
+    """Change fields of the first parcel."""
+    return first(delivery.parcels, parcel=replace(delivery.parcels[0].parcel, **changes))
 
 
 def first(items: tuple, **changes) -> tuple:
@@ -64,11 +73,11 @@ TO_CLIENT = {
         "share", lambda m: Peers((m.advertisements[0], *m.advertisements)), "names one twice"),
     "too few advertised": ("share", lambda m: Peers(m.advertisements[:2]), "2 members advertised"),
     "a ciphertext is corrupted": (
-        "upload", lambda m: Delivery(first(m.parcels, sealed=flip(m.parcels[0].sealed))), "does not open"),
+        "upload", lambda m: Delivery(parcel(m, sealed=flip(m.parcels[0].parcel.sealed))), "not as its dealer signed"),
     "a commitment is corrupted": (
-        "upload", lambda m: Delivery(first(m.parcels, seed=flip(m.parcels[0].seed))), "committed to another share"),
+        "upload", lambda m: Delivery(parcel(m, seed=flip(m.parcels[0].parcel.seed))), "not as its dealer signed"),
     "a parcel for another client": (
-        "upload", lambda m: Delivery(first(m.parcels, recipient=3)), "was delivered to client 2"),
+        "upload", lambda m: Delivery(parcel(m, recipient=3)), "was delivered to client 2"),
     "too few shared": ("upload", lambda m: Delivery(m.parcels[:1]), "2 members shared"),
     "it is said to have dropped": ("confirm", lambda _: Alive((1, 3, 4, 5)), "listed as dropped"),
     "a survivor who never shared": ("confirm", lambda m: Alive((*m.clients, 9)), "never shared"),
@@ -89,11 +98,12 @@ TO_SERVER = {
     "a destination is itself": (
         "share", Shares, lambda m: replace(m, parcels=first(m.parcels, recipient=2)), "exactly the other members"),
     "an upload of another length": (
-        "upload", Upload, lambda m: replace(m, payload=bytes(m.payload)[1:]), "an upload of 23 bytes"),
-    "an upload under another context": ("upload", Upload, lambda m: replace(m, tag=bytes(8)), "another context"),
+        "upload", TolerantUpload, lambda m: replace(m, payload=bytes(m.payload)[1:]), "an upload of 23 bytes"),
+    "an upload under another context": (
+        "upload", TolerantUpload, lambda m: replace(m, tag=bytes(8)), "another context"),
     "a wrong share": (
-        "reveal", Reveal, lambda m: Reveal(first(m.shares, share=bytes(33))), "does not match its commitment"),
-    "a share is missing": ("reveal", Reveal, lambda m: Reveal(m.shares[1:]), "exactly one per member"),
+        "reveal", Reveal, lambda m: replace(m, shares=first(m.shares, share=bytes(33))), "not match its commitment"),
+    "a share is missing": ("reveal", Reveal, lambda m: replace(m, shares=m.shares[1:]), "exactly one per member"),
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives.ring import Words
+from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.gather import Replies, Requests
 from f2ed.protocol.secagg.member import Member, StepInput
 from f2ed.protocol.secagg.messages import Message, Request
@@ -47,7 +48,7 @@ NO_KEYS = ShardKeys(0, b"")
 
 
 class ShardRound(NamedTuple):
-    """What a scheme's server knows of one round in one shard; it records in `dropped` who dropped out, and why."""
+    """What a scheme's server knows of one round in one shard; it records who dropped out, and whom to blame."""
 
     terms: Terms
     roster: Mapping[ClientId, bytes]
@@ -55,6 +56,7 @@ class ShardRound(NamedTuple):
     keys: ShardKeys
     dropped: dict[ClientId, str]
     threads: int
+    blame: list[Blame]
 
 
 class Scheme(ABC):

@@ -5,25 +5,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.primitives.crypto import (
-    Keystream,
-    agreement,
-    derive,
-    digest,
-    public_exchange_key,
-    same,
-    seal,
-    sign,
-    unseal,
-    verify,
-)
+from f2ed.protocol.primitives.crypto import agreement, derive, digest, public_exchange_key, sign, verify
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
-from f2ed.protocol.secagg.messages import Request, Upload, in_order
+from f2ed.protocol.secagg.messages import Request, in_order
 from f2ed.protocol.secagg.schemes.base import ClientStep
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant.dealing import check_dealer, complain, deal, open_parcel
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
@@ -31,15 +20,16 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Confirmations,
     Delivery,
     Invite,
-    Parcel,
     Peers,
     Reveal,
     Share,
     Shares,
+    SignedParcel,
+    TolerantUpload,
 )
-from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, HeldShares, Masked, Shared
+from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, Masked, Shared
 from f2ed.protocol.secagg.state import ClientState
-from f2ed.protocol.secagg.terms import Terms, bind, place, torn
+from f2ed.protocol.secagg.terms import Terms, bind, torn
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["STEPS"]
@@ -72,30 +62,40 @@ def share(request: Peers, state: ClientState, member: Member, given: StepInput) 
         raise _out_of_order("the members' keys", state)
     peers = request.advertisements
     _check_peers(phase, peers, member)
-    own_share, message = _share_secrets(phase, peers, member, given.entropy)
-    after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own_share)
+    root, message = deal(phase, peers, member, given.entropy)
+    own = (root, message.signature)
+    after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own)
     return msgspec.structs.replace(state, phase=after), message
 
 
-def upload(request: Delivery, state: ClientState, member: Member, given: StepInput) -> tuple[ClientState, Upload]:
-    """Step 2: mask the update for everyone who shared; this client's own keys are erased here."""
+def upload(
+    request: Delivery, state: ClientState, member: Member, given: StepInput
+) -> tuple[ClientState, TolerantUpload]:
+    """Step 2: mask the update for everyone who shared; this client's own keys are erased here.
+
+    A parcel that its dealer signed and that cannot be used is the dealer's fault: this client complains and stays.
+    """
     phase = state.phase
     if not isinstance(phase, Shared):
         raise _out_of_order("the shares", state)
+    _check_parcels(phase, request.parcels, member)
+    view = _view(phase, request.parcels, member)
     public = {peer.client: peer for peer in phase.peers}
-    in_order("parcels", [parcel.dealer for parcel in request.parcels])
-    if wrong := [
-        parcel.dealer for parcel in request.parcels if parcel.dealer not in public or parcel.dealer == member.id
-    ]:
-        raise Refusal(f"a parcel from client {wrong[0]}, which is not a peer in this round")
-    _enough("shared", len(request.parcels) + 1, phase.terms)
     agree = agreement(phase.channel)
-    held = tuple(_open(phase, parcel, agree(public[parcel.dealer].channel), member) for parcel in request.parcels)
+    held, complaints = [], []
+    for each in request.parcels:
+        try:
+            held.append(open_parcel(phase, each.parcel, agree(public[each.parcel.dealer].channel), member))
+        except PeerError:
+            complaints.append(complain(phase, each.parcel, member))
     agree = agreement(phase.mask)
-    masks = [pair_mask(phase.context, agree(public[each.dealer].mask), member.id, each.dealer) for each in held]
+    dealers = [each.parcel.dealer for each in request.parcels]
+    masks = [pair_mask(phase.context, agree(public[dealer].mask), member.id, dealer) for dealer in dealers]
     masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
-    after = Masked(phase.terms, phase.context, held, phase.own_share)
-    return msgspec.structs.replace(state, phase=after), masked_upload(phase.terms, phase.context, masks, given)
+    disputed = tuple(each.dealer for each in complaints)
+    after = Masked(phase.terms, phase.context, phase.seed, tuple(held), disputed, view)
+    sent = masked_upload(phase.terms, phase.context, masks, given)
+    return msgspec.structs.replace(state, phase=after), TolerantUpload(sent.tag, sent.payload, tuple(complaints))
 
 
 def confirm(
@@ -109,7 +109,7 @@ def confirm(
     if not isinstance(phase, Masked):
         raise _out_of_order("the list of who is alive", state)
     _check_alive(phase, request.clients, member)
-    signature = sign(member.signing_key, keys.alive_text(phase.context, request.clients))
+    signature = sign(member.signing_key, keys.alive_text(phase.context, phase.view, request.clients))
     return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 
 
@@ -131,12 +131,14 @@ def reveal(
         raise Refusal("this client's own confirmation is absent")
     if len(signers) < phase.masked.terms.threshold:
         raise Refusal(f"{len(signers)} confirmed who is alive; it takes {phase.masked.terms.threshold}")
+    text = keys.alive_text(phase.masked.context, phase.masked.view, phase.alive)
     for each in request.signatures:
         try:
-            verify(member.roster[each.client], keys.alive_text(phase.masked.context, phase.alive), each.signature)
+            verify(member.roster[each.client], text, each.signature)
         except PeerError:
             raise Refusal(
-                f"client {each.client} confirmed another list of who is alive, or none: a split view"
+                f"client {each.client} confirmed another list of who is alive, other keys or other parcels, or none: "
+                "a split view"
             ) from None
     return _reveal(phase.masked, phase.alive, state, member)
 
@@ -169,60 +171,26 @@ def _check_peers(phase: Advertised, peers: Sequence[Advertisement], member: Memb
             raise Refusal(f"the keys of client {peer.client} come with {error}") from None
 
 
-def _share_secrets(
-    phase: Advertised, peers: Sequence[Advertisement], member: Member, entropy: bytes
-) -> tuple[bytes, Shares]:
-    """Cut both secrets into shares, seal each peer's, and keep this client's share of its own seed."""
-    masks = _cut(phase, phase.mask, entropy, b"mask coefficients")
-    seeds = _cut(phase, phase.seed, entropy, b"seed coefficients")
-    agree = agreement(phase.channel)
-    parcels = []
-    for peer in peers:
-        if peer.client == member.id:
-            continue
-        at = place(phase.terms, peer.client) - 1
-        key = keys.channel_key(phase.context, agree(peer.channel), member.id, peer.client)
-        sealed = seal(
-            key, masks[at] + seeds[at], associated=keys.associated_data(phase.context, member.id, peer.client)
-        )
-        commitments = (
-            keys.share_commitment(phase.context, kind, member.id, peer.client, each)
-            for kind, each in ((b"mask", masks[at]), (b"seed", seeds[at]))
-        )
-        parcels.append(Parcel(member.id, peer.client, sealed, *commitments))
-    own = seeds[place(phase.terms, member.id) - 1]
-    return own, Shares(tuple(parcels), keys.share_commitment(phase.context, b"seed", member.id, member.id, own))
+def _check_parcels(phase: Shared, parcels: Sequence[SignedParcel], member: Member) -> None:
+    """Check U2: at most one parcel of each peer, and of enough of them."""
+    dealers = [each.parcel.dealer for each in parcels]
+    in_order("parcels", dealers)
+    peers = {peer.client for peer in phase.peers} - {member.id}
+    if wrong := [dealer for dealer in dealers if dealer not in peers]:
+        raise Refusal(f"a parcel from client {wrong[0]}, which is not a peer in this round")
+    _enough("shared", len(parcels) + 1, phase.terms)
 
 
-def _cut(phase: Advertised, secret: bytes, entropy: bytes, info: bytes) -> list[bytes]:
-    terms = phase.terms
-    length = 48 * (terms.threshold - 1)
-    stream = bytearray(length)
-    Keystream(derive(entropy, salt=phase.context, info=info)).fill(memoryview(stream))
-    coefficients = shamir.coefficients_from(bytes(stream), terms.threshold - 1)
-    shares = shamir.split(int.from_bytes(secret, "big"), coefficients, len(terms.members))
-    return [each.to_bytes(shamir.SHARE_BYTES, "big") for each in shares]
-
-
-def _open(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) -> HeldShares:
-    """Unseal what a dealer entrusted to this client, and check it against the dealer's commitment."""
-    if parcel.recipient != member.id:
-        raise Refusal(f"a parcel for client {parcel.recipient} was delivered to client {member.id}")
-    key = keys.channel_key(phase.context, agreed, parcel.dealer, member.id)
-    try:
-        plain = unseal(key, parcel.sealed, associated=keys.associated_data(phase.context, parcel.dealer, member.id))
-    except PeerError as error:
-        raise Refusal(f"from client {parcel.dealer}: {error}") from None
-    held = HeldShares(parcel.dealer, plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
-    for kind, each, commitment in ((b"mask", held.mask, parcel.mask), (b"seed", held.seed, parcel.seed)):
-        if not same(keys.share_commitment(phase.context, kind, parcel.dealer, member.id, each), commitment):
-            raise Refusal(f"client {parcel.dealer} committed to another share than it sent")
-    return held
+def _view(phase: Shared, parcels: Sequence[SignedParcel], member: Member) -> bytes:
+    """Return the digest of what all members must have seen alike, once every parcel is as its dealer signed it."""
+    advertised = keys.advertised_digest(phase.peers)
+    dealt = {each.parcel.dealer: (check_dealer(phase, each, advertised, member), each.signature) for each in parcels}
+    return keys.view_digest(advertised, dealt | {member.id: phase.dealt})
 
 
 def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> None:
     in_order("survivors", alive)
-    known = {each.dealer for each in phase.held} | {member.id}
+    known = {each.dealer for each in phase.held} | set(phase.disputed) | {member.id}
     if unknown := set(alive) - known:
         raise Refusal(f"client {min(unknown)} is listed as alive but never shared its secrets")
     if member.id not in alive:
@@ -238,10 +206,8 @@ def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> No
 def _reveal(phase: Masked, alive: Sequence[ClientId], state: ClientState, member: Member) -> tuple[ClientState, Reveal]:
     """Reveal the seed share of each survivor and the mask share of each dropped client: never both of one dealer."""
     opened = _spend(state, phase.terms, alive, member)
-    shares = [Share(each.dealer, each.seed if each.dealer in alive else each.mask) for each in phase.held]
-    shares.append(Share(member.id, phase.own_share))
-    shares.sort(key=lambda each: each.dealer)
-    return msgspec.structs.replace(state, phase=None, opened=opened), Reveal(tuple(shares))
+    shares = tuple(Share(each.dealer, each.seed if each.dealer in alive else each.mask) for each in phase.held)
+    return msgspec.structs.replace(state, phase=None, opened=opened), Reveal(phase.seed, shares)
 
 
 def _spend(

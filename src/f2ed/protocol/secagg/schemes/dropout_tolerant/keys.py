@@ -1,23 +1,36 @@
 """Keys, commitments and signed texts, each bound to its context and to the clients it concerns."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from f2ed.protocol.primitives.crypto import derive, digest
+from f2ed.protocol.primitives.crypto import derive, digest, public_exchange_key, same
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.secagg.masks import Mask
-from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import COMMITMENT_BYTES, Advertisement
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
+    COMMITMENT_BYTES,
+    Advertisement,
+    Complaint,
+    Parcel,
+)
 from f2ed.protocol.sharding import ClientId
 
 __all__ = [
+    "advertised_digest",
     "advertisement_text",
     "alive_text",
     "associated_data",
     "channel_key",
+    "complaint_text",
+    "leaf",
+    "matches",
+    "parcel_digest",
+    "parcels_text",
+    "sealed_digest",
     "seed_commitment",
     "seed_mask",
     "share_commitment",
+    "view_digest",
 ]
 
 
@@ -26,9 +39,50 @@ def advertisement_text(context: bytes, message: Advertisement) -> bytes:
     return context + fields(b"advertise", unsigned(message.client), message.channel, message.mask, message.commitment)
 
 
-def alive_text(context: bytes, alive: Sequence[ClientId]) -> bytes:
-    """Return the text signed with the list of who is alive."""
-    return context + fields(b"alive", digest(*map(unsigned, alive)))
+def advertised_digest(peers: Iterable[Advertisement]) -> bytes:
+    """Return the digest of all advertisements of a round (U1), with their signatures."""
+    return digest(
+        *(
+            part
+            for each in peers
+            for part in (unsigned(each.client), each.channel, each.mask, each.commitment, each.signature)
+        )
+    )
+
+
+def parcel_digest(parcel: Parcel) -> bytes:
+    """Return the digest of a parcel."""
+    return leaf(parcel.recipient, sealed_digest(parcel), parcel.mask, parcel.seed)
+
+
+def sealed_digest(parcel: Parcel) -> bytes:
+    """Return the digest of all of a parcel but the commitments to its shares."""
+    return digest(b"sealed", parcel.sealed)
+
+
+def leaf(recipient: ClientId, sealed: bytes, mask: bytes, seed: bytes) -> bytes:
+    """Return the digest of a parcel from its parts, so that its commitments can be shown without the rest."""
+    return digest(b"parcel", unsigned(recipient), sealed, mask, seed)
+
+
+def parcels_text(context: bytes, dealer: ClientId, advertised: bytes, root: bytes) -> bytes:
+    """Return the text signed with the root of all parcels that a client deals to those who advertised."""
+    return context + fields(b"parcels", unsigned(dealer), advertised, root)
+
+
+def complaint_text(context: bytes, complaint: Complaint) -> bytes:
+    """Return the text signed with a complaint."""
+    return context + fields(b"complaint", unsigned(complaint.client), unsigned(complaint.dealer), complaint.parcel)
+
+
+def view_digest(advertised: bytes, dealt: Mapping[ClientId, tuple[bytes, bytes]]) -> bytes:
+    """Return the digest of what all members must have seen alike: U1, and root and signature of each in U2."""
+    return digest(advertised, *(part for dealer in sorted(dealt) for part in (unsigned(dealer), *dealt[dealer])))
+
+
+def alive_text(context: bytes, view: bytes, alive: Sequence[ClientId]) -> bytes:
+    """Return the text signed with the list of who is alive; `view` is the digest of what led to it."""
+    return context + fields(b"alive", view, digest(*map(unsigned, alive)))
 
 
 def seed_commitment(context: bytes, client: ClientId, seed: bytes) -> bytes:
@@ -61,3 +115,13 @@ def seed_mask(context: bytes, client: ClientId, seed: bytes) -> Mask:
 def _share_prefix(context: bytes, kind: bytes) -> bytes:
     """Return the common prefix of a round's share commitments; a server checks one for each pair of members."""
     return fields(context, b"share", kind)
+
+
+def matches(context: bytes, advertised: Advertisement, number: int, *, alive: bool) -> bytes:
+    """Return the seed or mask key that was rebuilt if it is the one that was advertised, or else b""."""
+    if number >= 2**256:
+        return b""
+    secret = number.to_bytes(32, "big")
+    if alive:
+        return secret if same(seed_commitment(context, advertised.client, secret), advertised.commitment) else b""
+    return secret if same(public_exchange_key(secret), advertised.mask) else b""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
-from f2ed.protocol.secagg.messages import Key, Message, Opening, Request, Several, Signature
+from f2ed.protocol.secagg.messages import Key, Message, Opening, Request, Several, Signature, Tag
 from f2ed.protocol.secagg.shamir import SHARE_BYTES
 from f2ed.protocol.secagg.terms import Id
 
@@ -12,6 +12,7 @@ __all__ = [
     "COMMITMENT_BYTES",
     "Advertisement",
     "Alive",
+    "Complaint",
     "Confirmation",
     "Confirmations",
     "Delivery",
@@ -21,6 +22,8 @@ __all__ = [
     "Reveal",
     "Share",
     "Shares",
+    "SignedParcel",
+    "TolerantUpload",
 ]
 
 COMMITMENT_BYTES = 16
@@ -60,10 +63,39 @@ class Parcel(Message, frozen=True):
 
 @final
 class Shares(Message, frozen=True, tag="share"):
-    """Reply to `Peers`: a parcel for every other member, and the commitment to the share of its seed that it keeps."""
+    """Reply to `Peers`: a parcel for every other member, and one signature over all of them."""
 
     parcels: Annotated[tuple[Parcel, ...], Several]
-    own: _Commitment
+    signature: Signature
+
+
+@final
+class SignedParcel(Message, frozen=True):
+    """A parcel as it is delivered: the path leads to the root of all parcels of its dealer, which the dealer signed."""
+
+    parcel: Parcel
+    path: Annotated[tuple[Key, ...], Meta(max_length=12)]
+    signature: Signature
+
+
+@final
+class Complaint(Message, frozen=True):
+    """A recipient's signed word that a parcel, which its dealer signed, does not hold what it should."""
+
+    client: Id
+    dealer: Id
+    parcel: Key
+    """The digest of the parcel."""
+    signature: Signature
+
+
+@final
+class TolerantUpload(Message, frozen=True, tag="tolerant-upload"):
+    """Reply to `Delivery`: the vector, and a complaint about each parcel that could not be used."""
+
+    tag: Tag
+    payload: memoryview
+    complaints: Annotated[tuple[Complaint, ...], Several] = ()
 
 
 @final
@@ -84,8 +116,9 @@ class Share(Message, frozen=True):
 
 @final
 class Reveal(Message, frozen=True, tag="reveal"):
-    """Reply to `Confirmations`: exactly one share per dealer."""
+    """Reply to `Confirmations`: the client's own seed, and a share of each other dealer that it has no dispute with."""
 
+    seed: Key
     shares: Annotated[tuple[Share, ...], Several]
 
 
@@ -112,7 +145,7 @@ class Delivery(Request, frozen=True, tag="delivery"):
 
     asks_update: ClassVar[bool] = True
 
-    parcels: Annotated[tuple[Parcel, ...], Several]
+    parcels: Annotated[tuple[SignedParcel, ...], Several]
 
 
 @final

@@ -31,7 +31,8 @@ class Shared(Phase, frozen=True, tag="shared"):
     mask: bytes
     seed: bytes
     peers: tuple[Advertisement, ...]
-    own_share: bytes
+    dealt: tuple[bytes, bytes]
+    """The root of this client's own parcels, and its signature."""
 
 
 @final
@@ -45,12 +46,16 @@ class HeldShares(Redacted, frozen=True):
 
 @final
 class Masked(Phase, frozen=True, tag="masked"):
-    """After step 2: this client's own keys are erased."""
+    """After step 2: this client's own keys are erased. Its seed is opened with it, if it is alive in the end."""
 
     terms: Terms
     context: bytes
+    seed: bytes
     held: tuple[HeldShares, ...]
-    own_share: bytes
+    disputed: tuple[int, ...]
+    """The dealers about whom this client complained; it holds nothing of theirs."""
+    view: bytes
+    """The digest of everyone's keys and parcels, which the members must have seen alike."""
 
 
 @final

@@ -1,30 +1,31 @@
 """The server's side, step by step."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from f2ed.core.errors import PeerError
-from f2ed.protocol.primitives.crypto import agreement, check_exchange_key, public_exchange_key, same, verify
-from f2ed.protocol.secagg import shamir
+from f2ed.protocol.primitives.crypto import check_exchange_key, same, verify
 from f2ed.protocol.secagg.gather import Adder, Replies, Requests, gather, name_some
-from f2ed.protocol.secagg.keys import pair_mask
-from f2ed.protocol.secagg.masks import Mask, add_masks
+from f2ed.protocol.secagg.masks import add_masks
 from f2ed.protocol.secagg.messages import in_order, read_reply, write
 from f2ed.protocol.secagg.schemes.base import ShardRound, Summation
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
+from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
+    Complaint,
     Confirmation,
     Confirmations,
     Delivery,
     Invite,
-    Parcel,
     Peers,
     Reveal,
     Shares,
+    TolerantUpload,
 )
-from f2ed.protocol.secagg.terms import place, torn
+from f2ed.protocol.secagg.schemes.dropout_tolerant.unmasking import Unmasking
+from f2ed.protocol.secagg.terms import torn
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["DropoutTolerantServer"]
@@ -40,16 +41,22 @@ class DropoutTolerantServer:
         self._roster = shard.roster
         self._context = shard.context
         self._dropped = shard.dropped
+        self._blame = shard.blame
         self._threads = shard.threads
 
     def run(self) -> Summation:
         """Return the survivors and their sum; raise `PeerError` with the reason if it stays closed."""
         peers = yield from self._advertise()
         shares = yield from self._share(peers)
+        deals = Deals(self._context, peers, shares)
         adder = Adder(self._terms, self._context, groups=self._terms.groups)
-        alive = yield from self._upload(shares, adder)
-        revealed = yield from self._unmask(alive, shares)
-        add_masks(adder.total, self._remaining_masks(alive, peers, shares, revealed), threads=self._threads)
+        alive, complaints = yield from self._upload(deals, adder)
+        self._convict(deals, complaints)
+        disputed = {(each.client, each.dealer) for each in complaints}
+        requests = yield from self._confirm(alive, deals.view())
+        revealed = yield from self._reveal(requests, alive, peers, shares, disputed)
+        masks = Unmasking(self._terms, deals, peers, alive, self._blame).masks(revealed)
+        add_masks(adder.total, masks, threads=self._threads)
         return alive, adder.total
 
     def _advertise(self) -> Generator[Requests, Replies, dict[ClientId, Advertisement]]:
@@ -80,49 +87,48 @@ class DropoutTolerantServer:
                 raise PeerError("shares that are not addressed to exactly the other members who advertised")
             if any(parcel.dealer != client for parcel in message.parcels):
                 raise PeerError("a share in the name of another client")
+            root = merkle.root_of([keys.parcel_digest(parcel) for parcel in message.parcels])
+            verify(self._roster[client], keys.parcels_text(self._context, client, advertised, root), message.signature)
             return message
 
+        advertised = keys.advertised_digest(peers.values())
         ask = write(Peers(tuple(peers.values())))
         shares = yield from gather("shares", dict.fromkeys(peers, ask), take, self._dropped)
         return self._whole("shared their secrets", shares)
 
     def _upload(
-        self, shares: Mapping[ClientId, Shares], adder: Adder
-    ) -> Generator[Requests, Replies, tuple[ClientId, ...]]:
-        boxes: dict[ClientId, list[Parcel]] = {client: [] for client in shares}
-        for message in shares.values():
-            for parcel in message.parcels:
-                if parcel.recipient in boxes:
-                    boxes[parcel.recipient].append(parcel)
-        requests = {client: write(Delivery(tuple(box))) for client, box in boxes.items()}
-        uploaded = yield from gather("upload", requests, adder.take, self._dropped)
-        return tuple(self._whole("uploaded", uploaded))
+        self, deals: Deals, adder: Adder
+    ) -> Generator[Requests, Replies, tuple[tuple[ClientId, ...], list[Complaint]]]:
+        complaints: list[Complaint] = []
 
-    def _unmask(
-        self, alive: tuple[ClientId, ...], shares: Mapping[ClientId, Shares]
-    ) -> Generator[Requests, Replies, dict[ClientId, dict[ClientId, int]]]:
-        """Return the share of each dealer that each client revealed."""
-        requests = yield from self._confirm(dict.fromkeys(alive, write(Alive(alive))), alive)
-        kinds = {dealer: b"seed" if dealer in alive else b"mask" for dealer in shares}
-        commitments = _commitments(kinds, shares)
+        def take(client: ClientId, reply: bytes) -> None:
+            message = read_reply(TolerantUpload, reply, payload=adder.payload)
+            in_order("complaints", [each.dealer for each in message.complaints])
+            for each in message.complaints:
+                self._check_complaint(each, client, deals)
+            adder.add(client, message.tag, message.payload)
+            complaints.extend(message.complaints)
 
-        def take(client: ClientId, reply: bytes) -> dict[ClientId, int]:
-            message = read_reply(Reveal, reply)
-            in_order("revealed shares", [each.dealer for each in message.shares])
-            if {each.dealer for each in message.shares} != shares.keys():
-                raise PeerError("shares that are not exactly one per member who shared")
-            for each in message.shares:
-                kind, committed = kinds[each.dealer], commitments[each.dealer, client]
-                if not same(keys.share_commitment(self._context, kind, each.dealer, client, each.share), committed):
-                    raise PeerError(f"a share of client {each.dealer} that does not match its commitment")
-            return {each.dealer: int.from_bytes(each.share, "big") for each in message.shares}
+        requests = {client: write(Delivery(deals.delivery(client))) for client in deals.shares}
+        uploaded = yield from gather("upload", requests, take, self._dropped)
+        return tuple(self._whole("uploaded", uploaded)), complaints
 
-        revealed = yield from gather("unmasking", requests, take, self._dropped)
-        self._require("revealed their shares", len(revealed), self._terms.threshold)
-        return revealed
+    def _check_complaint(self, complaint: Complaint, client: ClientId, deals: Deals) -> None:
+        if complaint.client != client or complaint.dealer not in deals.shares.keys() - {client}:
+            raise PeerError("a complaint in the name of another client, or about one who dealt nothing to it")
+        if not same(complaint.parcel, deals.leaf(complaint.dealer, client)):
+            raise PeerError(f"a complaint about another parcel than the one from client {complaint.dealer}")
+        verify(self._roster[client], keys.complaint_text(self._context, complaint), complaint.signature)
 
-    def _confirm(self, requests: Requests, alive: tuple[ClientId, ...]) -> Generator[Requests, Replies, Requests]:
-        text = keys.alive_text(self._context, alive)
+    def _convict(self, deals: Deals, complaints: Sequence[Complaint]) -> None:
+        """Record who is guilty. Its upload is in this sum already; it is for the server to ask it no more."""
+        for blame in deals.judge(complaints, self._terms.colluders):
+            self._blame.append(blame)
+            if blame.fault == "disputes":
+                self._dropped[blame.clients[0]] = f"convicted by evidence: {blame.reason}"
+
+    def _confirm(self, alive: tuple[ClientId, ...], view: bytes) -> Generator[Requests, Replies, Requests]:
+        text = keys.alive_text(self._context, view, alive)
 
         def take(client: ClientId, reply: bytes) -> Confirmation:
             message = read_reply(Confirmation, reply)
@@ -131,43 +137,39 @@ class DropoutTolerantServer:
             verify(self._roster[client], text, message.signature)
             return message
 
-        confirmed = yield from gather("confirmation", requests, take, self._dropped)
+        asked = dict.fromkeys(alive, write(Alive(alive)))
+        confirmed = yield from gather("confirmation", asked, take, self._dropped)
         self._require("confirmed who is alive", len(confirmed), self._terms.threshold)
         return dict.fromkeys(confirmed, write(Confirmations(tuple(confirmed.values()))))
 
-    def _remaining_masks(
+    def _reveal(
         self,
+        requests: Requests,
         alive: tuple[ClientId, ...],
         peers: Mapping[ClientId, Advertisement],
         shares: Mapping[ClientId, Shares],
-        revealed: Mapping[ClientId, Mapping[ClientId, int]],
-    ) -> list[Mask]:
-        """Return the masks that did not cancel, with the sign that removes them."""
-        revealers = {client: place(self._terms, client) for client in list(revealed)[: self._terms.threshold]}
-        masks = []
-        for dealer in shares:
-            received = {x: revealed[client][dealer] for client, x in revealers.items()}
-            secret = self._rebuild(dealer, received, peers[dealer], alive=dealer in alive)
-            if dealer in alive:
-                masks.append(keys.seed_mask(self._context, dealer, secret)._replace(negative=True))
-            else:
-                # The dropped client would have applied its half of each pair; applying it now cancels the other half.
-                agree = agreement(secret)
-                masks += [pair_mask(self._context, agree(peers[peer].mask), dealer, peer) for peer in alive]
-        return masks
+        disputed: Collection[tuple[ClientId, ClientId]],
+    ) -> Generator[Requests, Replies, dict[ClientId, Reveal]]:
+        """Return what each client revealed: its own seed, and one share of each other dealer."""
+        kinds = {dealer: b"seed" if dealer in alive else b"mask" for dealer in shares}
+        commitments = _commitments(kinds, shares)
 
-    def _rebuild(
-        self, dealer: ClientId, received: Mapping[int, int], advertised: Advertisement, *, alive: bool
-    ) -> bytes:
-        """Return a dealer's seed or mask key, checked against what it advertised."""
-        number = shamir.combine(received)
-        if number < 2**256:
-            secret = number.to_bytes(32, "big")
-            if alive and same(keys.seed_commitment(self._context, dealer, secret), advertised.commitment):
-                return secret
-            if not alive and same(public_exchange_key(secret), advertised.mask):
-                return secret
-        raise PeerError(f"the secret of client {dealer} cannot be rebuilt: the shares that it sent are inconsistent")
+        def take(client: ClientId, reply: bytes) -> Reveal:
+            message = read_reply(Reveal, reply)
+            if not same(keys.seed_commitment(self._context, client, message.seed), peers[client].commitment):
+                raise PeerError("a seed that does not match its commitment")
+            wanted = [dealer for dealer in shares if dealer != client and (client, dealer) not in disputed]
+            if [each.dealer for each in message.shares] != wanted:
+                raise PeerError("shares that are not exactly one per member who shared")
+            for each in message.shares:
+                kind, committed = kinds[each.dealer], commitments[each.dealer, client]
+                if not same(keys.share_commitment(self._context, kind, each.dealer, client, each.share), committed):
+                    raise PeerError(f"a share of client {each.dealer} that does not match its commitment")
+            return message
+
+        revealed = yield from gather("unmasking", requests, take, self._dropped)
+        self._require("revealed their shares", len(revealed), self._terms.threshold)
+        return revealed
 
     def _whole(self, did: str, clients: Mapping[ClientId, Reply]) -> dict[ClientId, Reply]:
         """Return the clients whose group is complete, who must be enough; the others are dropped with their group."""
@@ -189,9 +191,8 @@ def _commitments(
     kinds: Mapping[ClientId, bytes], shares: Mapping[ClientId, Shares]
 ) -> dict[tuple[ClientId, ClientId], bytes]:
     """Return the commitment to the one share that is to be revealed now, by (dealer, recipient)."""
-    found = {
+    return {
         (dealer, parcel.recipient): parcel.seed if kinds[dealer] == b"seed" else parcel.mask
         for dealer, message in shares.items()
         for parcel in message.parcels
     }
-    return found | {(dealer, dealer): message.own for dealer, message in shares.items()}
