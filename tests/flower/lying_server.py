@@ -10,6 +10,7 @@ from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.secagg.messages import AskUpload, Upload, read_reply, write
+from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
@@ -20,7 +21,9 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Peers,
     Reveal,
     Shares,
+    TolerantUpload,
 )
+from f2ed.protocol.secagg.terms import bind
 from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_roster, user_app
 from tests.protocol.secagg.agree import agree
 
@@ -85,13 +88,11 @@ class LyingServer:
         """Lead a dropout-tolerant round up to the uploads; return who uploaded."""
         peers = self.ask_all(dict.fromkeys(terms.members, invite or Invite(terms)), Advertisement)
         shares = self.ask_all(dict.fromkeys(peers, Peers(tuple(peers.values()))), Shares)
-        boxes = {
-            client: Delivery(
-                tuple(each for message in shares.values() for each in message.parcels if each.recipient == client)
-            )
-            for client in shares
-        }
-        return tuple(self.ask_all(boxes, Upload))
+        if not shares:
+            return ()
+        self.deals = Deals(bind(terms, self.roster.keys, fingerprint(model())), peers, shares)
+        boxes = {client: Delivery(self.deals.delivery(client)) for client in shares}
+        return tuple(self.ask_all(boxes, TolerantUpload))
 
     def split(self, lists, accomplice_signs=lambda _alive: ()):
         """Tell every client its own list of who is alive; return whatever shares the clients give for it.
@@ -105,13 +106,13 @@ class LyingServer:
             if isinstance(reply, Confirmation):
                 confirmed.setdefault(alive, {})[client] = reply
             else:  # a node that could be made to skip the consistency step, or a refusal
-                _count(revealed, reply, alive)
+                _count(revealed, client, reply, alive)
         for alive, replies in confirmed.items():
             signatures = {each.client: each for each in (*accomplice_signs(alive), *replies.values())}
             ordered = Confirmations(tuple(signatures[client] for client in sorted(signatures)))
             for client in replies:
                 if (reply := self.ask(client, ordered, Reveal)) is not None:
-                    _count(revealed, reply, alive)
+                    _count(revealed, client, reply, alive)
         return revealed
 
 
@@ -122,7 +123,9 @@ def _asks_update(data):
         return False
 
 
-def _count(revealed, reply, alive):
+def _count(revealed, client, reply, alive):
+    if reply:
+        revealed[client, "seed"] += 10**6  # Its own seed, as good as any number of shares.
     for share in reply.shares if reply else ():
         revealed[share.dealer, "seed" if share.dealer in alive else "mask"] += 1
 

@@ -9,8 +9,7 @@ from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg.messages import AskKey, SignedKey
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Confirmation, Invite
-from f2ed.protocol.secagg.terms import bind
-from tests.flower.fake_grid import fingerprint, model, server
+from tests.flower.fake_grid import server
 from tests.flower.lying_server import LyingServer, can_open
 
 SMALL = [
@@ -62,11 +61,10 @@ def test_an_accomplice_that_signs_two_lists_opens_nobody(tmp_path, size, honest_
     with_victim, without = members, members[1:]
     terms = lying.terms(protocol=None if honest_terms else Protocol())
     lying.uploaded(terms)
-    context = bind(terms, lying.roster.keys, fingerprint(model()))
     key = read_private(tmp_path / f"client_{accomplice}.key")
 
     def signs(alive):
-        return [Confirmation(accomplice, sign(key, keys.alive_text(context, alive)))]
+        return [Confirmation(accomplice, sign(key, keys.alive_text(lying.deals.context, lying.deals.view(), alive)))]
 
     half = size // 2
     lists = {client: with_victim if client < half else without for client in members[:-1]}

@@ -76,7 +76,8 @@ def guilty(disputes: Iterable[tuple[ClientId, ClientId]], colluders: int) -> dic
     """Return who is in dispute with more others than may collude, and with whom; the most disputed first.
 
     What one guilty member explains does not count against the other side. Between members that are equally disputed,
-    and hardly with anyone but each other, nobody is convicted. Without colluders two disputes are still needed: one has two sides.
+    and hardly with anyone but each other, nobody is convicted. Without colluders two disputes are still needed: one has
+    two sides.
     """
     against: dict[ClientId, set[ClientId]] = {}
     for one, other in disputes:
