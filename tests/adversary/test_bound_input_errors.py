@@ -9,6 +9,7 @@ from f2ed import ConfigError, PeerError
 from f2ed.core.errors import F2edError, Refusal
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower import protect
+from f2ed.protocol.dp import Budget
 from f2ed.protocol.secagg.messages import AskKey
 from tests.adversary.lying_server import MEMBERS, VICTIM, LyingServer, app_with, training_request
 
@@ -130,3 +131,14 @@ def test_a_fault_of_the_node_names_no_file_and_no_setting(tmp_path, caplog, faul
         assert str(tmp_path).encode() not in reply
         assert b"client_" not in reply
     assert "this node cannot take part" in caplog.text
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_a_budget_that_is_spent_gives_no_number_away(tmp_path, caplog, noise):
+    """The ledger may hold what the node spent in other federations."""
+    budget = Budget(tmp_path / "spent.json", 0.4711, 1e-5)
+    for _ in range(2):
+        with pytest.raises(Refusal) as refused:
+            budget.pay(0.5 / noise**2 if noise else None)
+        assert not set("0123456789") & set(str(refused.value))
+    assert ("its budget is 0.4711" in caplog.text) == bool(noise)

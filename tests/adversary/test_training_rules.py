@@ -19,7 +19,11 @@ from f2ed.deployment.running_app import APP
 from f2ed.deployment.training_rules import ANYTHING, TrainingRules
 from f2ed.flower import protect
 from f2ed.flower.handover import train_input
+from f2ed.protocol.secagg.messages import AskKey
 from tests.adversary.lying_server import MEMBERS, SIZE, VICTIM, LyingServer, app_with, model, secret, training_request
+from tests.flower.fake_grid import FakeGrid
+from tests.flower.fake_grid import model as small_model
+from tests.flower.fake_grid import server as small_server
 
 RULES = TrainingRules(
     settings=merged_rules((), ["lr=float:0.0..1.0", "steps=int:1..10", "shuffle=bool", "optimizer=str:sgd,adam"]),
@@ -107,12 +111,10 @@ def test_a_run_configuration_outside_of_the_rules_is_refused(tmp_path, attack, w
     told = range(MEMBERS) if who == "everyone" else [VICTIM]
     for client in told:
         server.nodes[client].run_config = run_config
-    for client in told:
-        content = RecordDict({"f2ed": ConfigRecord({"hello": bytes(32)})})
-        server.replies[client] = server.answer(client, content)
-    assert refuses(server, words, told)
-    with pytest.raises(PeerError, match=words):
-        server.lead(training_request(ALLOWED), training_request(ALLOWED))
+    hello = RecordDict({"f2ed": ConfigRecord({"hello": bytes(32)})})
+    for ask in (lambda client: server.answer(client, hello), lambda client: server.ask(client, AskKey(server.terms))):
+        server.replies = {client: ask(client) for client in told}
+        assert refuses(server, words, told)
 
 
 def test_settings_of_the_server_do_not_reach_the_app(tmp_path):
@@ -300,6 +302,28 @@ def test_an_app_that_was_not_approved_gets_no_answer(tmp_path, monkeypatch, stat
     for content in (RecordDict({"f2ed": ConfigRecord({"hello": bytes(32)})}), training_request(ALLOWED)):
         server.replies[VICTIM] = server.answer(VICTIM, content)
         assert refuses(server, words, [VICTIM])
+
+
+@pytest.mark.parametrize("mode", ["all-or-nothing", "dropout-tolerant"])
+def test_the_rules_hold_in_every_mode(federation, mode):
+    """A server that passes its own checks, and asks for more once the nodes have agreed on keys."""
+    _, nodes, roster = federation(12, 2, min_crowd=6, signed={"mode": mode}, fields={"training": TrainingRules()})
+
+    class Greedy(FakeGrid):
+        def push_messages(self, messages):
+            for message in messages:
+                if "config" in message.content:
+                    message.content["config"] = ConfigRecord({"server-round": 1, "lr": 7.0})
+            return super().push_messages(messages)
+
+    leader = small_server(roster, mode=mode, min_shards=1)
+    leader.start(Greedy(nodes, 7), small_model(), num_rounds=1)
+    (record,) = leader.records
+    assert len(record.dropped) == 12
+    assert all("the setting 'lr' is not in the roster's rules" in reason for reason in record.dropped.values())
+    honest = small_server(roster, mode=mode, min_shards=1)
+    honest.start(FakeGrid(nodes, 8), small_model(), num_rounds=1)
+    assert honest.records[0].dropped == {}
 
 
 def test_the_rules_are_part_of_what_is_signed(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from f2ed import ConfigError
 from f2ed.core.errors import Refusal
-from f2ed.deployment.rule_text import exact_rules, merged_rules, parse_rule
+from f2ed.deployment.rule_text import changed_rules, exact_rules, merged_rules, parse_rule, rule_lines
 from f2ed.deployment.training_rules import ANYTHING, Rule, TrainingRules, check_risks
 
 RATE = Rule("lr", "float", low=0.001, high=0.5)
@@ -209,3 +209,42 @@ def test_what_costs_privacy_needs_an_accepted_risk():
         check_risks(rules, (risk,))
         with pytest.raises(ValueError, match=f"--accept {risk}"):
             check_risks(rules, ())
+
+
+def test_what_the_authority_leaves_out_stays():
+    first = changed_rules(
+        TrainingRules(), settings=["lr=float"], run_settings=["a=int:1"], messages=["evaluate"], layout="00" * 32
+    )
+    assert first.messages == ("train", "evaluate")
+    assert first.layout == bytes(32)
+    assert changed_rules(first) == first
+    later = changed_rules(first, settings=["lr="], any_run_setting=True, messages=["train"], layout="", stateful=True)
+    assert later == TrainingRules(run_config=first.run_config, any_run_setting=True, stateful=True)
+    assert changed_rules(later, any_run_setting=False, stateful=False).any_run_setting is False
+    assert list(rule_lines(first)) == [
+        "messages: train, evaluate",
+        "setting lr=float",
+        "run setting a=int:1",
+        f"layout: {'00' * 32}",
+    ]
+    assert list(rule_lines(later))[2:] == [
+        "any other run setting",
+        "layout: the first that a node trains",
+        "training keeps its state between rounds",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"messages": ["train.own"]},
+        {"messages": ["get_parameters"]},
+        {"layout": "zz"},
+        {"layout": "00"},
+        {"settings": ["server-round=int"]},
+        {"run_settings": ["f2ed-roster=str"]},
+    ],
+)
+def test_rules_that_no_node_could_follow_are_not_signed(given):
+    with pytest.raises(ConfigError, match="cannot be signed"):
+        changed_rules(TrainingRules(), **given)

@@ -1,12 +1,14 @@
 """Rules for settings as people write them: `lr=float:0.0001..0.5`, `epochs=int:1,2,5`, `name=str`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from f2ed.core.errors import ConfigError
-from f2ed.deployment.training_rules import SERVERS_OWN, Kind, Rule, Value
+import msgspec
 
-__all__ = ["exact_rules", "merged_rules", "parse_rule"]
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.training_rules import SERVERS_OWN, TRAIN, Kind, Rule, TrainingRules, Value
+
+__all__ = ["changed_rules", "exact_rules", "merged_rules", "parse_rule", "rule_lines"]
 
 _FORM = (
     "write NAME=KIND for any value of a kind, NAME=KIND:VALUE,VALUE for some, NAME=KIND:LOW..HIGH for a range; KIND is "
@@ -40,6 +42,51 @@ def merged_rules(before: Iterable[Rule], texts: Iterable[str]) -> tuple[Rule, ..
             rule = parse_rule(text)
             rules[rule.name] = rule
     return tuple(rules[name] for name in sorted(rules))
+
+
+def changed_rules(
+    before: TrainingRules,
+    *,
+    settings: Iterable[str] = (),
+    run_settings: Iterable[str] = (),
+    any_setting: bool | None = None,
+    any_run_setting: bool | None = None,
+    messages: Iterable[str] | None = None,
+    layout: str | None = None,
+    stateful: bool | None = None,
+) -> TrainingRules:
+    """Return rules with what the authority changes; whatever is left out stays. `layout` is in hexadecimal."""
+    listed = before.messages if messages is None else (TRAIN, *(each for each in messages if each != TRAIN))
+    try:
+        return msgspec.convert(
+            {
+                "messages": listed,
+                "settings": merged_rules(before.settings, settings),
+                "any_setting": before.any_setting if any_setting is None else any_setting,
+                "run_config": merged_rules(before.run_config, run_settings),
+                "any_run_setting": before.any_run_setting if any_run_setting is None else any_run_setting,
+                "layout": before.layout if layout is None else bytes.fromhex(layout),
+                "stateful": before.stateful if stateful is None else stateful,
+            },
+            TrainingRules,
+        )
+    except ValueError as error:
+        raise ConfigError(f"these rules for training cannot be signed: {error}") from None
+
+
+def rule_lines(rules: TrainingRules) -> Iterator[str]:
+    """Yield the rules as people read them."""
+    yield f"messages: {', '.join(rules.messages)}"
+    for what, some, others in (
+        ("setting", rules.settings, rules.any_setting),
+        ("run setting", rules.run_config, rules.any_run_setting),
+    ):
+        yield from (f"{what} {rule.name}={rule}" for rule in some)
+        if others:
+            yield f"any other {what}"
+    yield f"layout: {rules.layout.hex() or 'the first that a node trains'}"
+    if rules.stateful:
+        yield "training keeps its state between rounds"
 
 
 def exact_rules(run_config: Mapping[str, Any]) -> tuple[Rule, ...]:

@@ -6,6 +6,7 @@ The cost of an update is recorded before it leaves, for all jobs in one file, an
 allow were opened, even if none ever is. An update that the budget does not cover is not sent.
 """
 
+from logging import getLogger
 from pathlib import Path
 from typing import Annotated, final
 
@@ -16,6 +17,8 @@ from f2ed.core.files import StoredValue
 from f2ed.protocol.dp.accountant import dp_epsilon
 
 __all__ = ["Budget"]
+
+_log = getLogger("f2ed.protocol")
 
 
 @final
@@ -55,15 +58,16 @@ class Budget(msgspec.Struct, frozen=True):
 
     def _after(self, cost: float | None, spent: _Spent | None) -> tuple[float, float]:
         if cost is None:
-            raise Refusal(
-                f"the terms state no noise; this node has a budget of epsilon {self.dp_epsilon:g} and sends nothing "
-                "without noise"
-            )
+            raise Refusal("the terms state no noise; this node has a privacy budget and sends nothing without noise")
         rho = cost + (0.0 if spent is None else spent.rho)
         total = dp_epsilon(rho, self.delta)
         if not total <= self.dp_epsilon:
-            raise Refusal(
-                f"with this update the node's epsilon would be {total:.3g} at delta {self.delta:g}; its budget is "
-                f"{self.dp_epsilon:g}"
+            # The ledger is the node's own, for all federations that it is in: its numbers are not for the server.
+            _log.warning(
+                "f2ed: with this update the node's epsilon would be %.3g at delta %g; its budget is %g",
+                total,
+                self.delta,
+                self.dp_epsilon,
             )
+            raise Refusal("this node cannot afford the update: its budget is spent; the numbers are in its own log")
         return rho, total
