@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from f2ed import Mean
-from f2ed.deployment.keyfiles import write_pair
+from f2ed.deployment.keyfiles import write_new, write_pair
 from f2ed.deployment.roster import signed, write_roster
 from f2ed.deployment.train_input import run_digest
 from f2ed.deployment.training_rules import ANYTHING
@@ -184,7 +184,9 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
     if "apps" not in given:
         given["accepted"] = ("unpinned-app", *given.get("accepted", ()))
     draft = Roster(name=name, authority=public_key(authority), clients=tuple(entries), **given)
-    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=os.urandom(32), **settings_of_roster)
+    chain = os.urandom(32)
+    write_new(folder / "authority.chain", chain.hex().encode(), secret=True)
+    roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=chain, **settings_of_roster)
     write_roster(folder / "roster.json", roster)
     return roster, settings
 

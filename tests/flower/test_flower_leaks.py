@@ -4,13 +4,20 @@ import msgspec
 import numpy as np
 
 from f2ed.deployment.journal import round_line
+from f2ed.deployment.keyfiles import read_private, read_secret
+from f2ed.deployment.opened import OpenedMeter, OpenedSum
+from f2ed.deployment.roster import Gone, revised, signed, write_roster
+from f2ed.flower.checkpoint import load
 from f2ed.guarantees import exposure
 from f2ed.protocol.sharding import Batches, EveryRound
 from f2ed.records import read
 from tests.flower.fake_grid import (
+    FakeGrid,
+    Node,
     model,
     moved_by,
     server,
+    user_app,
     vector,
 )
 
@@ -81,3 +88,58 @@ def test_rounds_before_a_checkpoint_count(federation, tmp_path):
     leader = server(roster, checkpoint=path)
     leader.start(grid, model(), num_rounds=4)
     assert leader.records[0].leak.rank == what_the_sums_reveal(roster, 4).ranks[-1]
+
+
+def test_a_roster_that_is_signed_again_does_not_make_the_meter_forget(federation, tmp_path):
+    """The model goes on under other groups; checkpoint and roster remember what the first ones revealed."""
+    path = tmp_path / "model.checkpoint"
+    grid, _, first = federation(count=8, run_id=1)
+    server(first, checkpoint=path).start(grid, model(), num_rounds=2)
+    assert {len(shard) for shard in first.assignment(0).shards} == {4}
+    roster = regrouped_without(3, tmp_path, first)
+    nodes = [Node(client, user_app(), federation.settings[client]) for client in range(8) if client != 3]
+    leader = server(roster, checkpoint=path)
+    leader.start(FakeGrid(nodes, 2), model(), num_rounds=3)
+    (record,) = leader.records
+    assert (record.leak.exposed, record.leak.first) == (1, 3)
+    forgetful = msgspec.structs.replace(roster, history=())
+    sums = load(path, roster=roster.name, like=model()).history.opened
+    assert OpenedMeter(forgetful, sums, 3).reading() == record.leak
+    assert OpenedMeter(roster, (), 0).observe([each for each in sums if each.after == 3]).exposed == 1
+
+
+def regrouped_without(client, tmp_path, first):
+    """Let a client leave, and the others go on in new groups, which reveals it."""
+    entry = first.clients[client]
+    draft = revised(
+        first,
+        clients=tuple(each for each in first.clients if each != entry),
+        gone=(Gone(entry.id, entry.name, entry.key),),
+        accepted=(*first.accepted, "leak"),
+    )
+    authority, chain = read_private(tmp_path / "authority.key"), read_secret(tmp_path / "authority.chain")
+    roster = signed(draft, authority, shards=2, min_crowd=3, regroup="all", group_size=3, seed=chain)
+    write_roster(tmp_path / "roster.json", roster)
+    return roster
+
+
+def test_a_weight_that_changes_between_serials_counts(federation):
+    _, _, roster = federation(count=6)
+    members = roster.assignment(0).shards[0]
+    meter = OpenedMeter(roster, (), 0)
+    assert meter.observe([OpenedSum(1, members, (1, 1, 1))]).exposed == 0
+    assert meter.observe([OpenedSum(2, members, (1, 2, 1))]).exposed == 1
+
+
+def test_each_sum_is_kept_once_and_none_after_everyone_is_determined(federation):
+    _, _, roster = federation(count=6)
+    members = roster.assignment(0).shards[0]
+    meter = OpenedMeter(roster, (), 0)
+    for after in range(1, 9):
+        meter.observe([OpenedSum(after, members, (1, 1, 1))])
+    assert meter.sums == (OpenedSum(1, members, (1, 1, 1)),)
+    assert meter.last is None
+    meter.observe([OpenedSum(9, (client,), (1,)) for client in range(6)])
+    assert (meter.last, len(meter.sums)) == (9, 7)
+    meter.observe([OpenedSum(10, (0, 1), (1, 1))])
+    assert len(meter.sums) == 7

@@ -12,13 +12,13 @@ import numpy as np
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import append, write_atomic
+from f2ed.deployment.opened import OpenedMeter, OpenedSum
 from f2ed.deployment.preflight import announce, leak_forecast, noise_forecast
 from f2ed.deployment.settings import ServerSettings
-from f2ed.guarantees import LeakFollower, Unopened
 from f2ed.protocol.aggregation import Audit, StepResult
 from f2ed.protocol.dp import Ledger
 from f2ed.protocol.secagg import scheme_of
-from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.protocol.sharding import ClientId
 from f2ed.records import (
     LeakReading,
     NoiseRecord,
@@ -41,17 +41,10 @@ class History(NamedTuple):
     """What past rounds opened, for the accounts of privacy that run over all rounds."""
 
     ledger: Ledger = Ledger()
-    unopened: tuple[Unopened, ...] = ()
-    """One for each round."""
-    numbers: tuple[int, ...] = ()
-    """The number of each round in the protocol, by which its shards were assigned."""
-
-    def after(self, audit: Audit, assignment: Assignment) -> "History":
-        """Add a round."""
-        opened = {each.shard: each.survivors for each in audit.shards if each.survivors}
-        unopened = (*self.unopened, Unopened.of(assignment, opened))
-        numbers = self.numbers or tuple(range(len(self.unopened)))  # older checkpoints have none
-        return History(self.ledger.charge(audit.privacy_costs), unopened, (*numbers, audit.round))
+    rounds: int = 0
+    """How many there were, in all runs that this one continues."""
+    opened: tuple[OpenedSum, ...] = ()
+    """Every sum that they opened, once."""
 
 
 class RoundOutcome(NamedTuple):
@@ -120,20 +113,21 @@ class Journal:
         self.history = history
         self._settings = settings
         self._header = header
-        self._leak = LeakFollower(self._assignment, settings.roster.keys)
+        self._leak = OpenedMeter(settings.roster, history.opened, history.rounds)
         announce(header, settings.roster)
-        self._file = None if path is None else RecordFile(path, header, done=len(history.unopened), last=last)
+        self._file = None if path is None else RecordFile(path, header, done=history.rounds, last=last)
 
     def describe(self, outcome: RoundOutcome) -> RoundRecord:
         """Return the record of a round and charge what it cost."""
         audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
-        number = len(self.history.unopened)
-        self.history = self.history.after(audit, self._settings.roster.assignment(audit.round))
+        number = self.history.rounds
+        leak = self._leak.observe(OpenedSum.all_of(audit, self._settings.roster, number + 1))
+        self.history = History(self.history.ledger.charge(audit.privacy_costs), number + 1, self._leak.sums)
         return _round_record(
             outcome,
             number=number,
             guarantee="nothing" if held is None else held.region,
-            leak=self._leak(self.history.unopened),
+            leak=leak,
             dp_epsilon=self._dp_epsilon(audit),
         )
 
@@ -147,10 +141,6 @@ class Journal:
         """Put a round on file."""
         if self._file is not None:
             self._file.write(record)
-
-    def _assignment(self, place: int) -> Assignment:
-        """Return who was in which shard in a round of this run."""
-        return self._settings.roster.assignment(self.history.numbers[place])
 
     def _dp_epsilon(self, audit: Audit) -> float | dict[ClientId, float] | None:
         """Return what everyone has spent, as one number where it is the same for all; None without noise."""

@@ -3,9 +3,10 @@
 from logging import INFO, WARNING, getLogger
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.opened import forecast
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.settings import ServerSettings
-from f2ed.guarantees import Guarantee, forecast_leak, guarantee
+from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.records import LeakForecast, RunHeader, text
 
@@ -45,16 +46,8 @@ def announce(header: RunHeader, roster: Roster) -> None:
 
 
 def leak_forecast(settings: ServerSettings, *, rounds: int) -> LeakForecast:
-    """Return what the planned rounds would reveal if every shard opened whole."""
-    roster = settings.roster
-    found = forecast_leak(
-        clients=len(roster.clients),
-        shards=roster.shards,
-        schedule=roster.schedule,
-        rounds=max(1, rounds),
-        mode=settings.protocol.mode_for(roster.smallest_shard),
-    )
-    return found.record()
+    """Return what the planned rounds would reveal if every shard opened whole, with all former groups."""
+    return forecast(settings.roster, rounds=max(1, rounds))
 
 
 def noise_forecast(settings: ServerSettings, *, coordinates: int, rounds: int) -> NoiseCost | None:

@@ -16,7 +16,7 @@ from f2ed.records import RoundRecord
 
 __all__ = ["Progress", "load", "save", "save_model"]
 
-_FORMAT = 2
+_FORMAT = 3
 _NO_STEP = StepState()
 
 

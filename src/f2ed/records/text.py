@@ -129,12 +129,14 @@ def leak(found: LeakForecast, *, rounds: int, clients: int) -> str:
     over = f"Over {plural(rounds, 'round')} the sums determine"
     if not found.exposed:
         return f"{over} no single client and no group smaller than {found.crowd}; {recovered}."
-    when = f"the first after {plural(found.first or 0, 'round')}"
+    when = f"the first after {plural(found.first, 'round')}" if found.first else "the first from former groups alone"
     if found.last is not None:
         after = plural(found.last, "round")
         when = f"after {after}" if found.last == found.first else f"{when}, the last after {found.last}"
-    who = "all" if found.exposed == clients else f"{found.exposed} of"
-    return f"{over} {who} {clients} clients individually, {when}; {recovered}."
+    everyone = found.ever or clients
+    who = "all" if found.exposed == everyone else f"{found.exposed} of"
+    former = ", those who left included," if found.ever else ""
+    return f"{over} {who} {everyone} clients{former} individually, {when}; {recovered}."
 
 
 def leak_reading(found: LeakReading, clients: int) -> str:
