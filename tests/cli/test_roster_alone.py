@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.deployment.test_apps import bundle
+
 ALONE = """
 import sys
 
@@ -31,7 +33,8 @@ def test_a_roster_is_made_signed_and_verified_without_flower(tmp_path):
         f2ed("roster", "key", f"{name}.key", cwd=tmp_path)
     f2ed("roster", "new", "roster.json", "--name", "clinics", "--authority", "authority.key", cwd=tmp_path)
     f2ed("roster", "add", "roster.json", "a.pub", "b.pub", "c.pub", "d.pub", cwd=tmp_path)
-    f2ed("roster", "sign", "roster.json", "--authority", "authority.key", cwd=tmp_path)
+    (tmp_path / "scans.fab").write_bytes(bundle())
+    f2ed("roster", "sign", "roster.json", "--authority", "authority.key", "--app", "scans.fab", cwd=tmp_path)
     verified = f2ed("roster", "verify", "roster.json", "--authority", "authority.pub", "--json", cwd=tmp_path)
     assert [client["name"] for client in json.loads(verified.stdout)["clients"]] == ["a", "b", "c", "d"]
 

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from f2ed import ConfigError
+from f2ed.cli.app_options import AppOptions
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
 from f2ed.deployment.roster import check_step, read_roster
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed
+from tests.deployment.test_apps import bundle
 
 
 @pytest.fixture
@@ -22,10 +24,13 @@ def begun(tmp_path):
     for client in range(8):
         key(tmp_path / f"clinic_{client}.key")
     add(tmp_path / "roster.json", [tmp_path / f"clinic_{client}.pub" for client in range(8)])
+    (tmp_path / "scans.fab").write_bytes(bundle())
     return tmp_path
 
 
 def close(folder, **settings):
+    if not json.loads((folder / "roster.json").read_bytes()).get("apps"):
+        settings.setdefault("apps", AppOptions([folder / "scans.fab"]))
     sign(folder / "roster.json", authority=folder / "authority.key", **settings)
 
 
@@ -206,7 +211,7 @@ def test_numbers_that_guarantee_nothing_are_not_signed_without_saying_so(begun):
 
 def test_another_key_cannot_sign(begun):
     with pytest.raises(ConfigError, match="not the private key of the roster's authority"):
-        sign(begun / "roster.json", authority=begun / "clinic_0.key", shards=2)
+        sign(begun / "roster.json", authority=begun / "clinic_0.key", shards=2, accept=["unpinned-app"])
 
 
 def test_one_key_cannot_stand_for_two(begun):

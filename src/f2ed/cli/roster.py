@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from f2ed.cli.app_options import AppOptions, app_lines
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
 from f2ed.deployment.roster import (
@@ -168,6 +169,7 @@ def sign(
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
+    apps: AppOptions = AppOptions(),  # noqa: B008  frozen
 ) -> None:
     """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
 
@@ -175,9 +177,10 @@ def sign(
     over all groups that ever were reveal about single clients. Groups never change: whoever leaves ends its group, and
     whoever comes waits until the rules allow a new one.
 
-    Example: f2ed roster sign roster.json --authority authority.key --shards 2 --min-crowd 4
+    Example: f2ed roster sign roster.json --authority authority.key --app APP --shards 2 --min-crowd 4
     """
-    draft = read_roster(path, upgrade=True)
+    before = read_roster(path, upgrade=True)
+    draft = apps.applied(before, (*before.accepted, *(accept or ())))
     kept = draft.serial > 0
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
     planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)
@@ -208,6 +211,7 @@ def sign(
     _print(
         advice.verdict,
         *_changes(draft, made),
+        *app_lines(before, made),
         *group_lines(draft, made, options(made, secret) if made.waiting else []),
         f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.",
     )
@@ -239,6 +243,7 @@ def verify(
         f"min_crowd {found.min_crowd}, mode {found.mode}, at most {found.colluders} colluders in a shard, new keys "
         f"every {found.key_rounds} rounds. The signature is valid.",
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
+        *(f"   app  {app.name}  {app.sha256.hex()}" for app in found.apps),
     )
 
 

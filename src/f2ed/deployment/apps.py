@@ -11,10 +11,13 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from f2ed.core.errors import ConfigError, Refusal
-from f2ed.deployment.roster import App, Roster
+import msgspec
 
-__all__ = ["Bundle", "change_apps", "check_app", "describe", "is_unpinned"]
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.roster import App, Roster, TrainingRules
+from f2ed.deployment.rule_text import exact_rules
+
+__all__ = ["Bundle", "app_rules", "change_apps", "check_app", "describe", "is_unpinned"]
 
 _PROJECT = "pyproject.toml"
 _MOST = 1 << 20
@@ -53,6 +56,35 @@ def change_apps(apps: Sequence[App], add: Sequence[App], remove: Sequence[str]) 
             del left[app.sha256]
     left |= {app.sha256: app for app in add}
     return tuple(sorted(left.values(), key=lambda app: (app.name, app.sha256)))
+
+
+def app_rules(before: TrainingRules, configs: Sequence[Mapping[str, Any]]) -> TrainingRules:
+    """Return rules under which these run configurations, and no other values, are allowed.
+
+    A rule that was signed before stays if it allows what an app sets. Rules for what no app sets are dropped: a run of
+    it could not comply. Raise `ValueError` for apps with different names of settings, which no set of rules fits.
+    """
+    if not configs:
+        return before
+    rules = {rule.name: rule for config in configs for rule in exact_rules(config)}
+    for config in configs:
+        names = {rule.name for rule in exact_rules(config)}
+        if missing := rules.keys() - names:
+            raise ValueError(
+                f"one app has the run setting {min(missing)!r} and another has not; sign for apps with the same run "
+                "settings, or one at a time"
+            )
+    known = {rule.name: rule for rule in before.run_config}
+    kept = []
+    for name, rule in rules.items():
+        values = [config[name] for config in configs]
+        old = known.get(name)
+        if old is not None and all(old.allows(value) for value in values):
+            kept.append(old)
+        else:
+            distinct = tuple(dict.fromkeys(values))
+            kept.append(msgspec.structs.replace(rule, values=distinct))
+    return msgspec.structs.replace(before, run_config=tuple(sorted(kept, key=lambda rule: rule.name)))
 
 
 def check_app(roster: Roster, sha256: bytes) -> None:
