@@ -26,7 +26,9 @@ from tests.flower.fake_grid import model as small_model
 from tests.flower.fake_grid import server as small_server
 
 RULES = TrainingRules(
-    settings=merged_rules((), ["lr=float:0.0..1.0", "steps=int:1..10", "shuffle=bool", "optimizer=str:sgd,adam"]),
+    settings=merged_rules(
+        (), ["lr=float:0.0..1.0", "steps=int:1..10", "shuffle=bool", "optimizer=str:sgd,adam", "decay=float"]
+    ),
     run_config=exact_rules({"lr": 1.0}),
 )
 ALLOWED = {"server-round": 1, "lr": 1.0, "steps": 10, "shuffle": True, "optimizer": "adam"}
@@ -56,6 +58,7 @@ SETTINGS = {
     "above the range": ({"lr": 1e9}, "'lr' is '1000000000.0' .float.; the roster allows float:0.0..1.0"),
     "below the range": ({"steps": 0}, "'steps' is '0' .int.; the roster allows int:1..10"),
     "infinity": ({"lr": math.inf}, "'lr' is 'inf'"),
+    "infinity without a range": ({"decay": -math.inf}, "'decay' is '-inf'"),
     "not a number": ({"lr": math.nan}, "not a number"),
     "int for float": ({"lr": 1}, "'lr' is '1' .int."),
     "float for int": ({"steps": 1.0}, "'steps' is '1.0' .float."),

@@ -12,7 +12,7 @@ from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.apps import app_rules, change_apps
 from f2ed.deployment.roster import Roster, check_signature, revised
 
-__all__ = ["AppOptions", "app_lines"]
+__all__ = ["AppOptions", "app_lines", "check_unchanged"]
 
 
 @Parameter(name="*")
@@ -43,7 +43,7 @@ class AppOptions:
             )
         if not (self.app or self.remove_app):
             return draft
-        _check_unchanged(draft)
+        check_unchanged(draft)
         try:
             training = app_rules(draft.training, [each.run_config for each in found])
         except ValueError as error:
@@ -60,7 +60,7 @@ def app_lines(before: Roster, after: Roster) -> Iterator[str]:
         yield f"  - app {old[digest]}  {digest.hex()}"
 
 
-def _check_unchanged(draft: Roster) -> None:
+def check_unchanged(draft: Roster) -> None:
     """Refuse to follow a roster that was changed after it was signed."""
     if draft.signature:
         try:

@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.cli.app_options import AppOptions, app_lines
+from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
 from f2ed.deployment.roster import (
@@ -28,6 +29,7 @@ from f2ed.deployment.roster import (
 from f2ed.deployment.roster.leak_text import group_lines
 from f2ed.deployment.roster.regroup import DEFAULT_SIZE, Regroup, options
 from f2ed.deployment.roster.signing import check_authority
+from f2ed.deployment.rule_text import rule_lines
 from f2ed.guarantees import ShardPlan, plan_shards
 from f2ed.protocol.secagg import ModeChoice
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed, Schedule, chain_head
@@ -170,6 +172,7 @@ def sign(
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
     apps: AppOptions = AppOptions(),  # noqa: B008  frozen
+    training: TrainingOptions = TrainingOptions(),  # noqa: B008  frozen
 ) -> None:
     """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
 
@@ -180,7 +183,8 @@ def sign(
     Example: f2ed roster sign roster.json --authority authority.key --app APP --shards 2 --min-crowd 4
     """
     before = read_roster(path, upgrade=True)
-    draft = apps.applied(before, (*before.accepted, *(accept or ())))
+    accepted = (*before.accepted, *(accept or ()))
+    draft = training.applied(apps.applied(before, accepted), accepted)
     kept = draft.serial > 0
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
     planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)
@@ -211,6 +215,7 @@ def sign(
     _print(
         advice.verdict,
         *_changes(draft, made),
+        *training_lines(before, made),
         *app_lines(before, made),
         *group_lines(draft, made, options(made, secret) if made.waiting else []),
         f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.",
@@ -243,6 +248,7 @@ def verify(
         f"min_crowd {found.min_crowd}, mode {found.mode}, at most {found.colluders} colluders in a shard, new keys "
         f"every {found.key_rounds} rounds. The signature is valid.",
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
+        *rule_lines(found.training),
         *(f"   app  {app.name}  {app.sha256.hex()}" for app in found.apps),
     )
 

@@ -1,14 +1,16 @@
 """The options of `f2ed roster sign` for what the server may ask of training."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from f2ed.deployment.roster import TrainingRules
-from f2ed.deployment.rule_text import changed_rules
+from f2ed.cli.app_options import check_unchanged
+from f2ed.deployment.roster import Risk, Roster, revised
+from f2ed.deployment.rule_text import changed_rules, rule_lines
 
-__all__ = ["TrainingOptions"]
+__all__ = ["TrainingOptions", "training_lines"]
 
 
 @Parameter(name="*")
@@ -49,10 +51,13 @@ class TrainingOptions:
         bool | None, Parameter(help="Let training keep context.state between rounds (with --accept stateful).")
     ] = None
 
-    def applied(self, before: TrainingRules) -> TrainingRules:
-        """Return the rules to be signed."""
-        return changed_rules(
-            before,
+    def applied(self, draft: Roster, accepted: Iterable[Risk]) -> Roster:
+        """Return the draft with the rules to be signed, and the risks that they need."""
+        if self == TrainingOptions():
+            return draft
+        check_unchanged(draft)
+        rules = changed_rules(
+            draft.training,
             settings=self.setting or (),
             run_settings=self.run_setting or (),
             any_setting=self.any_setting,
@@ -61,3 +66,12 @@ class TrainingOptions:
             layout=self.layout,
             stateful=self.stateful,
         )
+        return revised(draft, training=rules, accepted=tuple(dict.fromkeys(accepted)))
+
+
+def training_lines(before: Roster, after: Roster) -> Iterator[str]:
+    """Yield a line for each rule that a signing adds or removes."""
+    old = list(rule_lines(before.training)) if before.serial else []
+    new = list(rule_lines(after.training))
+    yield from (f"  {line}" for line in new if line not in old)
+    yield from (f"  no more: {line}" for line in old if line not in new)
