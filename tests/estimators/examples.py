@@ -15,6 +15,7 @@ EXAMPLES = {
     e.GeometricMedian: e.GeometricMedian(),
     e.CenteredClipping: e.CenteredClipping(),
     e.FilterL2: e.FilterL2(0.2),
+    e.Fence: e.Fence(contamination=0.2),
     e.NoRegret: e.NoRegret(0.2),
     e.MDA: e.MDA(0.2),
     e.SMEA: e.SMEA(0.2),
@@ -37,6 +38,7 @@ EXTRA = [
     e.Sections(e.Median(), size=None, per_tensor=True),
     e.CenteredClipping(radius=2.0, iterations=3),
     e.Bucketing(2, e.FilterL2(0.2)),
+    e.Fence(contamination=0.2, cut="trim", inner=e.GeometricMedian()),
 ]
 
 

@@ -281,3 +281,38 @@ def test_sections_refuse_tensors_that_do_not_add_up():
 def test_a_fraction_just_below_a_whole_number_of_rows_counts_as_it():
     X = np.arange(100.0)[:, None] ** 2
     assert e.TrimmedMean(0.29)(X).mean[0] == pytest.approx((np.arange(29, 71) ** 2).mean())
+
+
+@CASES
+@given(
+    n=st.integers(11, 16),
+    d=st.integers(1, 9),
+    seed=st.integers(0, 10_000),
+    shift=st.floats(0, 20),
+    cut=st.sampled_from(["winsorize", "trim"]),
+    most=st.sampled_from([0.1, 1 / 3, 0.45]),
+)
+def test_the_fence_matches(n, d, seed, shift, cut, most):
+    X, f = sample(n, d, seed, shift), 2
+    drop = min(f, int(most * (n - f) + 1e-9))
+    first = e.FilterL2(f=f)(X)
+    answer = e.Fence(f=f, cut=cut, most=most)(X)
+    close(answer.mean, textbook.fenced(X, first.weights, f, drop, cut))
+    assert (answer.weights > 0).sum() <= n - f
+
+
+def test_the_fence_needs_a_rule_that_weighs_rows():
+    with pytest.raises(ConfigError, match="Median weighs no rows"):
+        e.Fence(f=1, inner=e.Median())(sample(11, 3, 0, 1.0))
+
+
+def test_rows_that_agree_pass_the_filter_and_not_the_fence():
+    """Three of fifteen say the same in one coordinate, within the honest spread elsewhere: the filter keeps them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(15, 200))
+    X[:3] = 0.1 * X[:3]
+    X[:3, 0] = 3.0
+    fenced, filtered = e.Fence(f=3)(X), e.FilterL2(f=3)(X)
+    honest = X[3:, 0].mean()
+    assert filtered.weights[:3].min() > 0
+    assert abs(fenced.mean[0] - honest) < abs(filtered.mean[0] - honest)

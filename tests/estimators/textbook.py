@@ -124,3 +124,19 @@ def adaptive_clip(X, f):
     n, lengths = len(X), np.linalg.norm(X, axis=1)
     count = int(2 * f / n * (n - f))
     return clip(X, np.sort(lengths)[n - count - 1])
+
+
+def fenced(X, weights, f, drop, cut):
+    """Keep the n - f heaviest rows; bound each coordinate of theirs by the drop-th values from either end."""
+    kept = sorted(np.argsort(-weights, kind="stable")[: len(X) - f])
+    Y, w = X[kept], weights[kept] / weights[kept].sum()
+    answer = np.empty(X.shape[1])
+    for column in range(X.shape[1]):
+        ordered = sorted(Y[:, column])
+        low, high = ordered[drop], ordered[len(kept) - 1 - drop]
+        if cut == "winsorize":
+            answer[column] = sum(w[i] * min(max(Y[i, column], low), high) for i in range(len(kept)))
+        else:
+            inside = [i for i in range(len(kept)) if low <= Y[i, column] <= high]
+            answer[column] = sum(w[i] * Y[i, column] for i in inside) / sum(w[i] for i in inside)
+    return answer

@@ -14,6 +14,7 @@ from f2ed.estimators.bulyan import Bulyan
 from f2ed.estimators.centered_clipping import CenteredClipping
 from f2ed.estimators.clipping import ARC, Clipping
 from f2ed.estimators.dnc import DnC
+from f2ed.estimators.fence import Fence
 from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.geometric_median import GeometricMedian
 from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
@@ -43,6 +44,7 @@ __all__ = [
     "DnC",
     "Estimate",
     "Estimator",
+    "Fence",
     "FilterL2",
     "GeometricMedian",
     "GramRule",
@@ -77,6 +79,7 @@ AnyEstimator = (
     | GeometricMedian
     | CenteredClipping
     | FilterL2
+    | Fence
     | NoRegret
     | MDA
     | SMEA
