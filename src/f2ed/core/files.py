@@ -36,10 +36,10 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     _sync_folder(path.parent)
 
 
-def append(path: Path, data: bytes) -> None:
+def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Add to the end of a file, which is created if it is missing, and return once it is on the disk."""
     new = not path.exists()
-    with path.open("ab") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode), "ab") as file:
         _write_through(file.fileno(), data)
     if new:
         _sync_folder(path.parent)

@@ -26,6 +26,7 @@ from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, 
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.training_rules import ANYTHING
+from f2ed.deployment.transparency import LogFile
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
@@ -58,6 +59,8 @@ class Identity(NamedTuple):
     """The last round that it answered, in all runs; simulated nodes begin each run at 0."""
     layouts: LayoutPin | None = None
     """The layouts that it trained under this roster; simulated nodes pin none."""
+    log: LogFile | None = None
+    """Its transparency log; simulated nodes keep none."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -164,7 +167,17 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
     rounds = RoundMark(folder / f"{roster.lineage}.rounds", roster.first_round, roster.skip)
     layouts = LayoutPin(folder / f"{roster.lineage}.layout", roster.digest)
     budget = _budget(settings, key_path)
-    return Identity(mine.id, key, roster, FileStore(folder), noise=noise, budget=budget, rounds=rounds, layouts=layouts)
+    return Identity(
+        mine.id,
+        key,
+        roster,
+        FileStore(folder),
+        noise=noise,
+        budget=budget,
+        rounds=rounds,
+        layouts=layouts,
+        log=LogFile(folder / f"{roster.lineage}.log", mine.id, key, roster.lineage, roster.digest, roster.serial),
+    )
 
 
 def _budget(settings: Mapping[str, Any], key: Path) -> Budget | None:

@@ -28,6 +28,8 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     state: bytes = b""
     model: bytes = b""
     """The digest of the model and the settings that the round under way is bound to."""
+    under_way: tuple[int, int, bytes] | None = None
+    """Round, shard and context of the round under way, for the log."""
 
     def __repr__(self) -> str:
         """Show no secret."""

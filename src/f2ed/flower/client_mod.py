@@ -24,10 +24,11 @@ from f2ed.deployment.training_rules import TRAIN
 from f2ed.flower.app_calls import Call, evaluated, trained_words
 from f2ed.flower.context import identity_of
 from f2ed.flower.handover import check_records, faults_of_the_request, passed_input, received_input, run_config_of
+from f2ed.flower.log_events import Pen, step_events
 from f2ed.flower.wire import OURS, Hello, hello_text, reply_content
 from f2ed.protocol.aggregation import check_length, opening_cost
 from f2ed.protocol.primitives.crypto import sign
-from f2ed.protocol.secagg import Opening, Refused, Terms, Words, encapsulate, read_request, respond, write
+from f2ed.protocol.secagg import Opening, Terms, Words, encapsulate, read_request, respond, write
 
 __all__ = ["protect"]
 
@@ -44,8 +45,9 @@ def protect(message: Message, context: Context, call_next: Call) -> Message:
     Messages of other types, such as `evaluate`, are answered only where the roster lists them. What a node says about a
     failure depends on the request and the roster alone; anything else stays in its log.
     """
+    pen = Pen()
     try:
-        return _answered(message, context, call_next)
+        return _answered(message, context, call_next, pen)
     except PeerError as error:
         _log.log(WARNING, "f2ed: this node refused: %s", error)
         reason = str(error)[:500]
@@ -55,25 +57,28 @@ def protect(message: Message, context: Context, call_next: Call) -> Message:
     except Exception as error:  # noqa: BLE001  Flower would send its text, which may quote anything
         _log.log(ERROR, "f2ed: this node failed", exc_info=error)
         reason = _FAILED
-    return _refused(message, reason)
+    return _refused(message, reason, pen)
 
 
-def _refused(message: Message, reason: str) -> Message:
+def _refused(message: Message, reason: str, pen: Pen) -> Message:
     """Return a refusal as the sender reads it: the strategy in the protocol's record, any other as Flower's error."""
+    refusal = pen.refused(reason)
     if message.metadata.message_type.partition(".")[0] == TRAIN:
-        return Message(reply_content(write(Refused(reason))), reply_to=message)
+        return Message(reply_content(write(refusal), pen.line), reply_to=message)
     return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, f"f2ed: this node refused: {reason}"), reply_to=message)
 
 
-def _answered(message: Message, context: Context, call: Call) -> Message:
+def _answered(message: Message, context: Context, call: Call, pen: Pen) -> Message:
     me = identity_of(context)
+    pen.log = me.log
     kind = message.metadata.message_type
     me.roster.training.check_message(kind)
     run = _agreed_run(me, context)
     if kind != TRAIN:
         reply = evaluated(me, context, _checked(me, run, passed_input(message)), call)
-        return _refused(message, _FAILED) if reply is None else Message(reply.content, reply_to=message)
-    return Message(reply_content(_answer(me, context, message, run, call)), reply_to=message)
+        return _refused(message, _FAILED, pen) if reply is None else Message(reply.content, reply_to=message)
+    answer = _answer(me, context, message, run, call, pen)
+    return Message(reply_content(answer, pen.line), reply_to=message)
 
 
 class _Run(NamedTuple):
@@ -107,14 +112,16 @@ def _checked(me: Identity, run: _Run, given: TrainInput) -> TrainInput:
     return given
 
 
-def _answer(me: Identity, context: Context, message: Message, run: _Run, train: Call) -> bytes:
+def _answer(me: Identity, context: Context, message: Message, run: _Run, train: Call, pen: Pen) -> bytes:
     settings = message.content.config_records.get(OURS)
     if settings is None:
         raise Refusal("a request to train outside of the protocol; this client sends no plain update")
     if "hello" in settings:
         check_records(message, {OURS: ConfigRecord})
-        return _hello(me, context, run, _bytes(settings, "hello"))
-    return _step(me, context, message, run, _bytes(settings, "request"), train)
+        hello = _hello(me, context, run, _bytes(settings, "hello"))
+        pen.write()
+        return hello
+    return _step(me, context, message, run, _bytes(settings, "request"), train, pen)
 
 
 def _hello(me: Identity, context: Context, run: _Run, nonce: bytes) -> bytes:
@@ -125,8 +132,8 @@ def _hello(me: Identity, context: Context, run: _Run, nonce: bytes) -> bytes:
     return msgspec.msgpack.encode(Hello(me.id, me.roster.digest, run.digest, last, sign(me.signing_key, text)))
 
 
-def _step(me: Identity, context: Context, message: Message, run: _Run, request: bytes, train: Call) -> bytes:
-    """Take one step. The state is stored before the reply leaves, and no other message is answered meanwhile."""
+def _step(me: Identity, context: Context, message: Message, run: _Run, request: bytes, train: Call, pen: Pen) -> bytes:
+    """Take one step. State and log are stored before the reply leaves; no other message is answered meanwhile."""
     member = me.member(context.run_id)
     asked = read_request(request)
     if me.rounds is not None and isinstance(asked, Opening):
@@ -164,9 +171,11 @@ def _step(me: Identity, context: Context, message: Message, run: _Run, request: 
             entropy=os.urandom(32),
             encapsulate=encapsulate,
         )
-        desk.write(Kept(answer.state, model))
+        events = step_events(asked, answer, member, model, kept.under_way)
+        desk.write(Kept(answer.state, model, events.under_way))
         if me.rounds is not None and isinstance(asked, Opening) and asked.begins_round and not answer.refusal:
             me.rounds.spend(asked.terms.round)
+        pen.write(*events.events)
     if answer.refusal:
         _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)
     return answer.reply

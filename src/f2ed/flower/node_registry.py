@@ -77,6 +77,7 @@ class NodeRegistry:
             silent.discard(node)
             try:
                 hello = self._checked(node, reply_bytes(reply), nonces[node])
+                self._connection.keep_line(hello.client, reply)
             except PeerError as error:
                 self._refuse(node, str(error))
             else:

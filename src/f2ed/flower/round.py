@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from f2ed.deployment.journal import RoundOutcome
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
+from f2ed.deployment.transparency import ServerLog
 from f2ed.flower.arrays import moved
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
@@ -30,6 +31,7 @@ class RoundLeader(NamedTuple):
     step: ServerStep
     coordinates: int
     keys: EpochKeys
+    log: ServerLog | None = None
 
     def lead(
         self, progress: Progress, train_config: ConfigRecord, deadlines: Deadlines
@@ -62,4 +64,7 @@ class RoundLeader(NamedTuple):
         result = self.step(means, progress.step, round_=round_)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays = progress.arrays if result.estimate is None else moved(progress.arrays, result.estimate.mean)
+        if self.log is not None:
+            before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
+            self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
         return arrays, RoundOutcome(audit, result, exchange.errors, seconds)

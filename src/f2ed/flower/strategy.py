@@ -23,6 +23,7 @@ from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.journal import Journal, run_header
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.settings import ServerSettings, check_roster
+from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import tensor_sizes
@@ -74,6 +75,7 @@ class F2ed:
         key_rounds: int | None = None,
         checkpoint: str | Path | None = None,
         records: str | Path | None = None,
+        server_key: str | Path | None = None,
         seed: int | None = None,
         accept_no_guarantee: bool = False,
         secure: bool = True,
@@ -85,8 +87,9 @@ class F2ed:
         many shards as the estimator tolerates. With fewer than `min_shards` open shards a round is skipped; the default
         is two per assumed attacker plus one. Deadlines are in seconds and apply to each step: `train_deadline` where
         clients train, `deadline` elsewhere. `noise_multiplier` adds noise for differential privacy and needs a
-        `clip_norm`. `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in
-        the clear: only simulated clients accept it.
+        `clip_norm`. `server_key` signs the server's log, which is written beside the records. `seed` is for estimators
+        that draw at random, by default fresh randomness. `secure=False` sums in the clear: only simulated clients
+        accept it.
         """
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
         check_roster(signed, shards, schedule, mode, key_rounds)
@@ -117,6 +120,9 @@ class F2ed:
         self._wait_seconds = wait_for_nodes
         self._checkpoint = Path(checkpoint) if checkpoint else None
         self._records = Path(records) if records else None
+        self._heads = None if is_test(signed) else Heads(signed)
+        beside = self._records or self._checkpoint
+        self._log = server_log(signed, Path(server_key) if server_key else None, beside, self._heads)
 
     def start(
         self,
@@ -173,7 +179,7 @@ class F2ed:
 
     def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
         settings, job = self._settings, self.roster.job(grid.run.run_id)
-        connection = Connection(grid)
+        connection = Connection(grid, self._heads)
         tensors = tensor_sizes(progress.arrays)
         return RoundLeader(
             connection,
@@ -183,6 +189,7 @@ class F2ed:
             ServerStep(settings.estimator, tensors=tensors, min_rows=settings.min_shards, seed=progress.seed),
             sum(tensors),
             {},
+            self._log,
         )
 
     def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:

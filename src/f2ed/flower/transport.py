@@ -13,7 +13,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from f2ed.core.errors import PeerError
-from f2ed.flower.wire import reply_bytes, request_content
+from f2ed.deployment.transparency import Heads
+from f2ed.flower.wire import is_refusal, reply_bytes, reply_line, request_content
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.sharding import ClientId
 
@@ -38,8 +39,9 @@ class Deadlines(NamedTuple):
 class Connection:
     """Asks nodes and yields their answers until all have come or time is up. May be used from several threads."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, heads: Heads | None = None) -> None:
         self._grid = grid
+        self._heads = heads
         self._lock = Lock()
 
     def node_ids(self) -> list[int]:
@@ -74,6 +76,15 @@ class Connection:
             if waiting:
                 time.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE)
+
+    def keep_line(self, client: ClientId, reply: Message) -> None:
+        """Check and keep the line of its log that a client sent along, or raise `PeerError`; a refusal may have none.
+
+        Simulated nodes keep no logs, so nothing is expected of them.
+        """
+        line = reply_line(reply)
+        if self._heads is not None and (line or not is_refusal(reply_bytes(reply))):
+            self._heads.take(client, line)
 
     def _pull(self, messages: list[str]) -> Iterator[Message]:
         """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
@@ -117,6 +128,7 @@ class RoundExchange:
             client = there.pop(node)
             try:
                 heard = reply_bytes(reply)
+                self._connection.keep_line(client, reply)
             except PeerError as error:
                 self.errors[client] = str(error)
                 _log.log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)

@@ -1,7 +1,7 @@
 """How the protocol's bytes travel in Flower's messages.
 
 A request is in the record `f2ed` beside the model and the user's settings, so the training function finds what it
-expects. A reply holds the protocol's bytes and nothing else.
+expects. A reply holds the protocol's bytes and the newest line of the node's log.
 """
 
 from typing import Annotated, final
@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.fields import fields, unsigned
+from f2ed.protocol.secagg.messages import Refused, decode
 
 __all__ = [
     "ARRAYS",
@@ -21,8 +22,10 @@ __all__ = [
     "STATE",
     "Hello",
     "hello_text",
+    "is_refusal",
     "reply_bytes",
     "reply_content",
+    "reply_line",
     "request_content",
 ]
 
@@ -65,10 +68,14 @@ def request_content(
     return RecordDict(records)
 
 
-def reply_content(reply: bytes) -> RecordDict:
-    """Return the content of a reply: an array, since Flower splits arrays and sends them at any size."""
-    array = Array(dtype="uint8", shape=(len(reply),), stype="f2ed.bytes", data=reply)
-    return RecordDict({OURS: ArrayRecord({"reply": array})})
+def reply_content(reply: bytes, line: bytes = b"") -> RecordDict:
+    """Return the content of a reply, with the newest line of the node's log where it keeps one.
+
+    Both travel as arrays: Flower splits arrays, and sends them at any size.
+    """
+    parts = {"reply": reply, "line": line} if line else {"reply": reply}
+    arrays = {name: Array("uint8", (len(data),), "f2ed.bytes", data) for name, data in parts.items()}
+    return RecordDict({OURS: ArrayRecord(arrays)})
 
 
 def reply_bytes(message: Message) -> bytes:
@@ -76,7 +83,25 @@ def reply_bytes(message: Message) -> bytes:
     if message.has_error():
         raise PeerError(f"an error instead of a reply: {str(message.error.reason)[:300]}")
     record = message.content.array_records.get(OURS) if message.has_content() else None
-    if record is None or list(record) != ["reply"]:
+    if record is None or list(record) not in (["reply"], ["reply", "line"]):
         raise PeerError("a reply without the protocol's bytes; does the client's app use the mod f2ed.flower.protect?")
-    data = record["reply"].data
-    return data if isinstance(data, bytes) else np.asarray(data).tobytes()
+    return _data(record["reply"])
+
+
+def reply_line(message: Message) -> bytes:
+    """Return the line of the node's log in a reply that `reply_bytes` accepts; b"" if there is none."""
+    record = message.content.array_records[OURS]
+    return _data(record["line"]) if "line" in record else b""
+
+
+def is_refusal(reply: bytes) -> bool:
+    """Return whether these are the bytes of a refusal."""
+    try:
+        decode((Refused,), reply)
+    except PeerError:
+        return False
+    return True
+
+
+def _data(array: Array) -> bytes:
+    return array.data if isinstance(array.data, bytes) else np.asarray(array.data).tobytes()

@@ -5,6 +5,7 @@ from f2ed.deployment.transparency.compare import Comparison, compare_logs, verif
 from f2ed.deployment.transparency.findings import MEANINGS, Finding
 from f2ed.deployment.transparency.heads import Heads
 from f2ed.deployment.transparency.lines import Line, read_line, write_line
+from f2ed.deployment.transparency.server import ServerLog, server_log
 from f2ed.deployment.transparency.store import LogFile
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "Heads",
     "Line",
     "LogFile",
+    "ServerLog",
     "compare_logs",
     "read_line",
+    "server_log",
     "verify_logs",
     "write_line",
 ]

@@ -57,7 +57,7 @@ class LogFile(NamedTuple):
                 if data:
                     lock.check()
                     self._rotate()
-                    append(self.path, data)
+                    append(self.path, data, mode=0o600)
                     lock.check()
                 return line
         except OSError as error:

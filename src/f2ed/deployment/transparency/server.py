@@ -1,0 +1,89 @@
+"""The server's own log: one line per round, with what it asked for, what it opened, and the nodes' newest lines."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.core.errors import ConfigError
+from f2ed.deployment.keyfiles import read_private
+from f2ed.deployment.roster import Roster
+from f2ed.deployment.transparency.heads import Heads
+from f2ed.deployment.transparency.lines import SERVER, Equivocation, Event, RoundClosed, ShardOutcome
+from f2ed.deployment.transparency.store import LogFile
+from f2ed.protocol.aggregation import Audit, Task, shard_terms
+from f2ed.protocol.primitives.crypto import digest, public_key
+from f2ed.protocol.secagg.terms import bind
+from f2ed.protocol.sharding import Assignment, ClientId
+
+__all__ = ["ServerLog", "server_log"]
+
+
+class ServerLog(NamedTuple):
+    """Writes a line for each round."""
+
+    file: LogFile
+    names: Mapping[ClientId, str]
+    heads: Heads
+
+    def write(
+        self,
+        task: Task,
+        assignment: Assignment,
+        audit: Audit,
+        *,
+        means: npt.NDArray[np.float32],
+        errors: Mapping[ClientId, str],
+        before: bytes,
+        after: bytes,
+    ) -> None:
+        """Add a round: `means` are the rows that opened, `before` and `after` the digests of the model."""
+        contexts = [bind(terms, task.roster, task.model) for terms in shard_terms(assignment, task)]
+        opened = {
+            shard: digest(b"f2ed log opened 1", contexts[shard], hashlib.sha256(means[row]).digest())
+            for row, shard in enumerate(audit.opened)
+        }
+        shards = tuple(
+            ShardOutcome(
+                shard=each.shard,
+                ctx=contexts[each.shard],
+                survivors=each.survivors,
+                opened=opened.get(each.shard, b""),
+                dropped={self.names[who]: errors.get(who, why)[:500] for who, why in each.dropped.items()},
+            )
+            for each in audit.shards
+        )
+        heads, twice = self.heads.flush()
+        round_ = RoundClosed(
+            round=task.round,
+            job=task.job,
+            input=task.model,
+            before=before,
+            after=after,
+            shards=shards,
+            heads=heads,
+        )
+        contradictions: list[Event] = [Equivocation(lines=pair) for pair in twice]
+        self.file.append(*contradictions, round_)
+
+
+def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Heads | None) -> ServerLog | None:
+    """Return the log of the server that holds this key, beside its records; None if the roster names no key."""
+    if key is None and not roster.server:
+        return None
+    if key is None:
+        raise ConfigError("the roster names a key that signs the server's log; give its private half as server_key")
+    private = read_private(key)
+    if public_key(private) != roster.server or heads is None:
+        raise ConfigError(
+            f"{key} is not the key of the server's log that the roster names; the authority adds it with "
+            "f2ed roster server, and signs again"
+        )
+    if beside is None:
+        raise ConfigError("server_key without records or checkpoint; the server's log is written beside them")
+    file = LogFile(beside.with_suffix(".log"), SERVER, private, roster.lineage, roster.digest, roster.serial)
+    file.append()  # Whatever keeps it from being written is found before the first round.
+    return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, heads)
