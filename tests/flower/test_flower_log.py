@@ -28,7 +28,8 @@ class Deployment:
         self.records = folder / "run.jsonl"
 
     def lead(self, rounds=2, *, evaluate_fn=None, **settings):
-        leader = server(self.roster, records=self.records, server_key=self.folder / "server.key", **settings)
+        given = {"records": self.records, "server_key": self.folder / "server.key", "wait_for_nodes": 0.0}
+        leader = server(self.roster, **given | settings)
         self.grid = FakeGrid(self.nodes)
         leader.start(self.grid, model(), num_rounds=rounds, evaluate_fn=evaluate_fn)
 

@@ -9,7 +9,7 @@ from f2ed.deployment.transparency import lines as log
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Answer, Member, Opening, Refused
-from f2ed.protocol.secagg.messages import AskUpload, Message, Request, write
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Message, Request, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Alive, Peers
 from f2ed.protocol.secagg.terms import Terms, bind
 
@@ -55,19 +55,18 @@ def step_events(asked: Request, answer: Answer, member: Member, model: bytes, un
     """Return what a step adds to the log: what the node was told, and what it did."""
     if answer.refusal:
         return StepEvents((log.Refused(reason=answer.refusal[:500]),), None)
-    if isinstance(asked, Opening) and not asked.begins_round:
-        key = digest(b"f2ed log key 1", answer.reply)
-        return StepEvents((log.KeyGiven(epoch=asked.terms.epoch, key=key),), under_way)
     events: list[log.Event] = []
-    if isinstance(asked, Opening):
+    if isinstance(asked, AskKey):
+        events.append(log.KeyGiven(epoch=asked.terms.epoch, key=digest(b"f2ed log key 1", answer.reply)))
+    if isinstance(asked, Opening) and asked.begins_round:
         under_way = asked.terms.round, asked.terms.shard, bind(asked.terms, member.roster, model)
-        events.append(_began(asked.terms, under_way, model, asked.keys if isinstance(asked, AskUpload) else ()))
+        events.append(_began(asked.terms, under_way, model, asked.keyset if isinstance(asked, AskUpload) else b""))
     if under_way is not None:
         events += _during(asked, under_way)
     return StepEvents(tuple(events), under_way)
 
 
-def _began(terms: Terms, under_way: UnderWay, model: bytes, keys: tuple[Message, ...]) -> log.Began:
+def _began(terms: Terms, under_way: UnderWay, model: bytes, keyset: bytes) -> log.Began:
     round_, shard, ctx = under_way
     return log.Began(
         round=round_,
@@ -76,7 +75,7 @@ def _began(terms: Terms, under_way: UnderWay, model: bytes, keys: tuple[Message,
         job=terms.job,
         input=model,
         members=digest(*map(unsigned, terms.members)),
-        keyset=_keyset(keys) if keys else b"",
+        keyset=keyset,
     )
 
 
