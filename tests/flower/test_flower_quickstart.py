@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from flwr.app import Context, RecordDict
 
+from f2ed.deployment.rule_text import exact_rules, parse_rule
+from f2ed.deployment.training_rules import TrainingRules
 from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 torch = pytest.importorskip("torch")
@@ -59,7 +61,6 @@ def app(tmp_path, monkeypatch):
         from quickstart import client_app, server_app, task
 
         torch.manual_seed(0)
-        _, own = real_roster(tmp_path, 8, shards=2)
         settings = {
             "fraction-train": 1.0,
             "num-server-rounds": 2,
@@ -68,6 +69,9 @@ def app(tmp_path, monkeypatch):
             "final-model": str(tmp_path / "final.pt"),
             "f2ed-roster": str(tmp_path / "roster.json"),
         }
+        # What the authority signs with --app, and --setting for what the server sends.
+        rules = TrainingRules(settings=(parse_rule("lr=float:0.0001..0.5"),), run_config=exact_rules(settings))
+        _, own = real_roster(tmp_path, 8, shards=2, fields={"training": rules})
         nodes = [Node(each, client_app.app, own[each] | {"num-partitions": 8}, settings) for each in range(8)]
         grid = FakeGrid(nodes)
         server_app.app(grid, Context(1, 1, {}, RecordDict(), settings))
