@@ -9,10 +9,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from f2ed import Encoding, PeerError
+from f2ed import PeerError
+from f2ed.deployment.roster import round_task
 from f2ed.flower import protect
 from f2ed.flower.wire import reply_bytes
-from f2ed.protocol.aggregation import Task, shard_terms
+from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.aggregation.task import agreed_encoding
 from f2ed.protocol.primitives.ring import Ring
 from f2ed.protocol.quantization.encoding import decode_mean
@@ -86,17 +87,8 @@ class LyingServer:
 
     def later(self, round_):
         """Go to another round."""
-        task = Task(
-            job=self.roster.job(RUN),
-            round=round_,
-            model=bytes(32),
-            coordinates=SIZE,
-            encoding=Encoding(1.0),
-            roster=self.roster.keys,
-            protocol=self.roster.protocol,
-            epoch=0,
-        )
-        (self.terms,) = shard_terms(self.roster.assignment(round_), task)
+        task = round_task(self.roster, self.roster.job(RUN), round_, model=bytes(32), coordinates=SIZE)
+        self.terms = terms_of(self.roster.assignment(round_), task, 0)
         self.replies = {}
         return self
 
@@ -122,7 +114,11 @@ class LyingServer:
 
     def lead(self, to_victim, to_others, *, victim=None, others=None):
         """Ask for keys, then for uploads; `victim` and `others` are changes to the metadata of their messages."""
-        keys = agree(self.terms, self.roster.keys, self.ask)
+        refusals = {}
+        try:
+            keys = agree(self.terms, self.roster.keys, self.ask, refusals)
+        except PeerError as error:
+            raise PeerError(f"{error}: {refusals}") from None
         for client in range(MEMBERS):
             content, changes = (to_victim, victim) if client == VICTIM else (to_others, others)
             self.replies[client] = self.ask(client, AskUpload(self.terms, *keys), content, **(changes or {}))

@@ -143,7 +143,7 @@ def test_a_context_that_only_the_victim_has_does_not_reach_it(tmp_path, monkeypa
 def test_another_run_is_another_job(tmp_path, monkeypatch):
     server = LyingServer(tmp_path, app_with(Printing()))
     monkeypatch.setattr(fake_grid, "Context", lambda run_id, *rest: Context(run_id + 1, *rest))
-    assert b"an invitation to job" in server.ask(VICTIM, AskKey(server.terms))
+    assert b"the server states job" in server.ask(VICTIM, AskKey(server.terms))
 
 
 def array_with(values):

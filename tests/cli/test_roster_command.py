@@ -91,7 +91,7 @@ def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys)
         "  colluders: 2 → 1",
         "  first_round: 0 → 41",
         "  skip: 14 → 5",
-        "  accepted: () → ('leak',)",
+        "  accepted: none → leak",
         "  groups: 1 kept, 1 new, 1 ended",
         "  Link 2 of the chain is revealed: a new seed.",
     ):

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed, write_roster
-from f2ed.protocol.secagg import Agreed, public_key
+from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed, write_roster
+from f2ed.protocol.secagg import public_key
 from f2ed.protocol.sharding import Batches
 
 
@@ -29,13 +29,13 @@ def roster(count, **settings):
     ],
 )
 def test_the_defaults_assume_a_colluder_and_follow_the_size(size, mode, colluders, threshold, min_crowd):
-    agreed = roster(size).agreed(0, size)
-    assert agreed == Agreed(mode, colluders, threshold, min_crowd, 0)
-    assert mode == "all-or-nothing" or 2 * agreed.threshold > size + agreed.colluders
+    terms = derived_terms(roster(size), 7, 0, 0, 12)
+    assert (terms.mode, terms.colluders, terms.threshold, terms.min_crowd) == (mode, colluders, threshold, min_crowd)
+    assert mode == "all-or-nothing" or 2 * terms.threshold > size + terms.colluders
 
 
 def test_a_signed_crowd_is_demanded_where_it_is_larger():
-    assert roster(20, min_crowd=16).agreed(0, 20).min_crowd == 16
+    assert derived_terms(roster(20, min_crowd=16), 7, 0, 0, 12).min_crowd == 16
 
 
 @pytest.mark.parametrize(("size", "colluders"), [(3, 2), (4, 3), (12, 11), (2, 1), (4, -1)])

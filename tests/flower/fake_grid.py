@@ -156,7 +156,7 @@ class FakeGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
 
-def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=None, **settings_of_roster):
+def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=None, weights=None, **settings_of_roster):
     """Make keys and a signed roster in a folder; return the roster and the node-config of each client.
 
     `fields` are others of the roster; by default the server may send any setting, and nodes run any app.
@@ -167,7 +167,7 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
     for client in range(count):
         key = os.urandom(32)
         write_pair(folder / f"client_{client}.key", key)
-        entries.append(Entry(client, f"client_{client}", public_key(key)))
+        entries.append(Entry(client, f"client_{client}", public_key(key), weight=(weights or {}).get(client, 1)))
         settings.append(
             {
                 "f2ed-key": str(folder / f"client_{client}.key"),

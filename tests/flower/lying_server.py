@@ -5,9 +5,10 @@ from collections import Counter
 import msgspec
 from flwr.app import ConfigRecord, Message
 
-from f2ed import Encoding, PeerError
+from f2ed import PeerError
+from f2ed.deployment.roster import round_task
 from f2ed.flower.wire import reply_bytes, request_content
-from f2ed.protocol.aggregation import Task, shard_terms
+from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.secagg.messages import AskUpload, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
@@ -39,20 +40,13 @@ class LyingServer:
         FakeGrid(self.nodes, RUN)
         self.refusals = {}
 
-    def terms(self, round_=0, *, run=RUN, shard=0, epoch=0, protocol=None, noise=0.0, **changes):
+    def terms(self, round_=0, *, run=RUN, shard=0, epoch=None, protocol=None, **changes):
         """Return terms as an honest server proposes them, with changes."""
-        task = Task(
-            job=self.roster.job(run),
-            round=round_,
-            model=fingerprint(model()),
-            coordinates=26,
-            encoding=Encoding(1.0, 1.0) if noise else Encoding(1.0),
-            roster=self.roster.keys,
-            protocol=protocol or self.roster.protocol,
-            noise=noise,
-            epoch=epoch,
+        task = round_task(self.roster, self.roster.job(run), round_, model=fingerprint(model()), coordinates=26)
+        task = msgspec.structs.replace(
+            task, protocol=protocol or task.protocol, epoch=task.epoch if epoch is None else epoch
         )
-        return msgspec.structs.replace(shard_terms(self.roster.assignment(round_), task)[shard], **changes)
+        return msgspec.structs.replace(terms_of(self.roster.assignment(round_), task, shard), **changes)
 
     def ask(self, client, request, kind, *, run=RUN, settings=None):
         """Send a request, or bytes; return the reply if it is of this kind, and None after a refusal."""
@@ -75,13 +69,15 @@ class LyingServer:
         replies = {client: self.ask(client, request, kind) for client, request in requests.items()}
         return {client: reply for client, reply in replies.items() if reply is not None}
 
-    def all_or_nothing(self, terms, *, run=RUN):
-        """Return the uploads of a round of all-or-nothing, by client."""
+    def all_or_nothing(self, terms, *, run=RUN, agreed=None):
+        """Return the uploads of a round of all-or-nothing, by client; the keys may be agreed on under other terms."""
         try:
-            keys = agree(terms, self.roster.keys, lambda *asked: self._reply(*asked, run=run), self.refusals)
+            keys = agree(agreed or terms, self.roster.keys, lambda *asked: self._reply(*asked, run=run), self.refusals)
         except PeerError:
             return {}
-        uploads = {client: self.ask(client, AskUpload(terms, *keys), Upload, run=run) for client in terms.members}
+        uploads = {
+            client: self.ask(client, AskUpload(terms, *keys), Upload, run=run) for client in (agreed or terms).members
+        }
         return {client: upload for client, upload in uploads.items() if upload is not None}
 
     def uploaded(self, terms, invite=None):

@@ -5,6 +5,7 @@ import pytest
 
 from f2ed import Mean
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.roster import SignedEncoding
 from f2ed.flower import F2ed
 from f2ed.flower.wire import reply_bytes
 from f2ed.protocol.dp import dp_epsilon
@@ -26,9 +27,10 @@ def budget(tmp_path):
 def federation(tmp_path):
     """Return a function that makes a grid of six nodes in two shards, with some more settings for each."""
 
-    def make(run_id=7, *, more=None, mode="auto", **app):
+    def make(run_id=7, *, more=None, mode="auto", noise=2.0, **app):
         if not (tmp_path / "roster.json").exists():
-            make.made = real_roster(tmp_path, 6, shards=2, min_crowd=3, mode=mode)
+            draft = {"encoding": SignedEncoding(clip_norm=0.1), "noise_multiplier": noise}
+            make.made = real_roster(tmp_path, 6, shards=2, min_crowd=3, mode=mode, fields=draft)
         roster, settings = make.made
         given = {"f2ed-dp-epsilon": TWO_ROUNDS, "f2ed-delta": DELTA} if more is None else more
         nodes = [Node(client, user_app(**app), settings[client] | given) for client in range(6)]
@@ -39,8 +41,7 @@ def federation(tmp_path):
 
 def served(grid, roster, rounds, **settings):
     """Run so many rounds; return how many shards opened in each, and the records."""
-    noise = {"clip_norm": 0.1, "noise_multiplier": 2.0, "delta": DELTA}
-    given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | noise | settings
+    given = {"estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2, "delta": DELTA} | settings
     leader = F2ed(roster=roster, **given)
     leader.start(grid, model(), num_rounds=rounds)
     return [len(opened(leader, place)) for place in range(rounds)], leader.records
@@ -142,8 +143,8 @@ def test_training_that_fails_costs_as_much_as_training_that_succeeds(federation,
 
 def test_without_noise_a_node_with_a_budget_sends_nothing(federation, tmp_path):
     seen = []
-    grid, _, roster = federation(seen=seen)
-    _, (record,) = served(grid, roster, 1, noise_multiplier=None)
+    grid, _, roster = federation(seen=seen, noise=0.0)
+    _, (record,) = served(grid, roster, 1)
     assert "state no noise" in next(iter(record.dropped.values()))
     assert not seen
     assert not spent(tmp_path)

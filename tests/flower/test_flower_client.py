@@ -3,16 +3,17 @@
 import os
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from f2ed import Encoding, Mean, PeerError
+from f2ed import Mean, PeerError
 from f2ed.deployment.identity import roster_from
-from f2ed.deployment.roster import read_roster, write_roster
+from f2ed.deployment.roster import read_roster, round_task, write_roster
 from f2ed.flower import F2ed, context
 from f2ed.flower.wire import reply_bytes, request_content
-from f2ed.protocol.aggregation import Task, shard_terms
+from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
 from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, opened, real_roster, user_app
 from tests.protocol.secagg.agree import agree
@@ -31,19 +32,8 @@ class Shard:
         FakeGrid(self.nodes, RUN)
 
     def terms(self, shard=0, round_=0, **changes):
-        task = Task(
-            job=self.roster.job(RUN),
-            round=round_,
-            model=fingerprint(model()),
-            coordinates=26,
-            encoding=Encoding(1.0),
-            roster=self.roster.keys,
-            protocol=self.roster.protocol,
-            epoch=0,
-        )
-        import msgspec
-
-        return msgspec.structs.replace(shard_terms(self.plan, task)[shard], **changes)
+        task = round_task(self.roster, self.roster.job(RUN), round_, model=fingerprint(model()), coordinates=26)
+        return msgspec.structs.replace(terms_of(self.plan, task, shard), **changes)
 
     def ask(self, client, content, kind="train"):
         message = Message(content, client + 1, kind)
@@ -117,7 +107,7 @@ def test_of_two_messages_at_the_same_time_one_is_refused(tmp_path):
 def test_a_shard_that_the_roster_does_not_deal_is_refused(shard):
     mine, other = shard.plan.shards
     members = tuple(sorted((mine[0], *other[1:])))
-    refused("not those that the roster", shard.reply(mine[0], AskKey(shard.terms(members=members))), SignedKey)
+    refused("states members", shard.reply(mine[0], AskKey(shard.terms(members=members))), SignedKey)
 
 
 def test_another_model_gives_an_upload_that_fits_no_other(shard):
@@ -137,7 +127,7 @@ def test_another_model_gives_an_upload_that_fits_no_other(shard):
 
 def test_sums_in_the_clear_are_refused(shard):
     terms = shard.terms(mode="clear", threshold=1, min_crowd=1)
-    refused("in the clear", shard.reply(terms.members[0], AskUpload(terms), arrays=model()))
+    refused("states mode 'clear'", shard.reply(terms.members[0], AskUpload(terms), arrays=model()))
 
 
 @pytest.mark.parametrize("missing", ["f2ed-key", "f2ed-roster", "f2ed-authority"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from f2ed import ConfigError
+from f2ed.deployment.roster import SignedEncoding
 from f2ed.protocol.dp import dp_epsilon
 from f2ed.records import read
 from tests.flower.fake_grid import (
@@ -21,6 +22,11 @@ from tests.flower.fake_grid import (
 MODES = ["all-or-nothing", "dropout-tolerant"]
 
 
+def noise(multiplier):
+    """Return what the authority signs."""
+    return {"encoding": SignedEncoding(clip_norm=0.1), "noise_multiplier": multiplier}
+
+
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("mode", MODES)
 def test_with_noise_masked_equals_plain_to_the_bit(mode):
@@ -36,8 +42,8 @@ def test_with_noise_masked_equals_plain_to_the_bit(mode):
 def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
     steps = []
     for run_id in (1, 2):
-        grid, _, roster = federation(run_id=run_id)
-        result = server(roster, clip_norm=0.1, noise_multiplier=1.0).start(grid, model(), num_rounds=1)
+        grid, _, roster = federation(run_id=run_id, fields=noise(1.0))
+        result = server(roster).start(grid, model(), num_rounds=1)
         steps.append(vector(result.arrays) - moved_by([roster.assignment(0).shards]))
     assert not np.array_equal(*steps)
     # Two shards of three, in which two carry the noise and one may collude: 0.1 · √1.5 · √2 / 6 in each of 2 x 26
@@ -47,12 +53,10 @@ def test_noise_is_new_in_every_run_and_of_the_stated_size(federation):
 
 def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, tmp_path, caplog):
     settings = {
-        "clip_norm": 0.1,
-        "noise_multiplier": 2.0,
         "delta": 1e-4,
         "checkpoint": tmp_path / "model.checkpoint",
     }
-    grid, nodes, roster = federation()
+    grid, nodes, roster = federation(fields=noise(2.0))
     first = server(roster, records=tmp_path / "run.jsonl", **settings)
     first.start(grid, model(), num_rounds=1)
     assert first.records[0].dp_epsilon == pytest.approx(dp_epsilon(1 / 8, 1e-4))
@@ -70,12 +74,12 @@ def test_epsilon_is_counted_per_client_and_goes_on_after_a_restart(federation, t
     assert log.header.noise.noise_multiplier == 2.0
 
 
-@pytest.mark.parametrize(("stated", "shards"), [(None, 0), (0.5, 0), (1.0, 2), (2.0, 2)])
-def test_nodes_refuse_less_noise_than_they_ask_for(federation, stated, shards):
-    grid, nodes, roster = federation()
+@pytest.mark.parametrize(("signed", "shards"), [(0.0, 0), (0.5, 0), (1.0, 2), (2.0, 2)])
+def test_nodes_refuse_less_noise_than_they_ask_for(federation, signed, shards):
+    grid, nodes, roster = federation(fields=noise(signed))
     for node in nodes:
         node.node_config["f2ed-noise-multiplier"] = 1.0
-    leader = server(roster, clip_norm=0.1, noise_multiplier=stated)
+    leader = server(roster)
     leader.start(grid, model(), num_rounds=1)
     assert len(opened(leader, 0)) == shards
     if not shards:
@@ -97,7 +101,6 @@ def test_a_node_with_a_noise_that_is_no_number_says_so(federation):
         ({"noise_multiplier": -1.0, "clip_norm": 1.0}, "noise multiplier"),
     ],
 )
-def test_noise_that_cannot_work_is_refused_before_anything_starts(federation, settings, why):
-    _, _, roster = federation()
+def test_noise_that_cannot_work_is_refused_before_anything_starts(settings, why):
     with pytest.raises(ConfigError, match=why):
-        server(roster, **settings)
+        server("test:6/2", **settings)

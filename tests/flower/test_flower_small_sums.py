@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from f2ed.deployment.roster import SignedEncoding
 from f2ed.protocol.aggregation import Protocol
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.secagg.messages import write
@@ -38,8 +39,9 @@ def skipping(terms):
 @pytest.mark.parametrize("skip", [False, True])
 def test_no_sum_below_the_crowd_opens_and_none_with_fewer_noise_carriers(tmp_path, noise, skip):
     """Everyone is told another list of 16 survivors; on each of them the victims are among 16."""
-    server = LyingServer(tmp_path, len(CLIENTS), min_crowd=16)
-    terms = server.terms(noise=noise, protocol=Protocol(threshold=14, min_crowd=16) if skip else None)
+    draft = {"encoding": SignedEncoding(clip_norm=1.0), "noise_multiplier": noise}
+    server = LyingServer(tmp_path, len(CLIENTS), min_crowd=16, fields=draft)
+    terms = server.terms(protocol=Protocol(threshold=14, min_crowd=16) if skip else None)
     assert (terms.mode, terms.min_crowd) == ("dropout-tolerant", 16)
     there = server.uploaded(terms, skipping(terms) if skip else None)
     assert len(there) == (0 if skip else 20)

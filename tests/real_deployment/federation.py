@@ -10,14 +10,14 @@ import numpy as np
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.keyfiles import read_private, read_secret
-from f2ed.deployment.roster import signed, write_roster
+from f2ed.deployment.roster import SignedEncoding, revised, signed, write_roster
 from f2ed.records import read
 
 APP = Path(__file__).parent / "app"
 sys.path.insert(0, str(APP))
 
 from sums.desk import Desk  # noqa: E402  from the app that is deployed
-from sums.task import moved  # noqa: E402
+from sums.task import CLIP, moved  # noqa: E402
 
 PATIENCE = 400.0
 """Beyond this a test fails; what is waited for takes a small part of it on a quiet machine."""
@@ -41,12 +41,14 @@ class Federation:
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def begin(self):
-        """Submit the run, after the authority signed for its mode."""
-        mode, roster = self._given.get("f2ed-mode", "auto"), self.deployment.roster
-        if mode not in ("auto", roster.mode):
+        """Submit the run, after the authority signed for its settings."""
+        roster, noise = self.deployment.roster, self._given.get("f2ed-noise-multiplier", 0.0)
+        mode = self._given.get("f2ed-mode", roster.mode)
+        encoding = SignedEncoding(clip_value=CLIP, clip_norm=1.0 if noise else None)
+        if (mode, encoding, noise) != (roster.mode, roster.encoding, roster.noise_multiplier):
             authority = read_private(self.deployment.folder / "authority.key")
             self.deployment.roster = signed(
-                roster,
+                revised(roster, encoding=encoding, noise_multiplier=noise),
                 authority,
                 shards=roster.shards,
                 min_crowd=roster.min_crowd,

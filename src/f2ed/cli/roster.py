@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.cli.app_options import AppOptions, app_lines
+from f2ed.cli.roster_settings import changed_encoding, changes, last_day, weighted
 from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
@@ -149,9 +150,6 @@ def sign(
     regroup: Annotated[
         Regroup, Parameter(help="Make new groups for all who wait (pool), everyone (all), newcomers (new) or nobody.")
     ] = "auto",
-    accept: Annotated[
-        list[Risk] | None, Parameter(negative="", help="A risk that this roster takes from now on; may be repeated.")
-    ] = None,
     mode: Annotated[
         ModeChoice | None, Parameter(help="The scheme of all shards; auto, as at first, chooses by their size.")
     ] = None,
@@ -168,6 +166,32 @@ def sign(
     skip: Annotated[
         int | None, Parameter(help="Largest step between two rounds that a node answers; at first 2 x key rounds.")
     ] = None,
+    clip_value: Annotated[
+        float | None, Parameter(help="Largest magnitude of a coordinate of an update; at first 1.")
+    ] = None,
+    clip_norm: Annotated[
+        float | None, Parameter(help="Largest L2 norm of an update; inf, as at first, for no limit.")
+    ] = None,
+    bits: Annotated[int | None, Parameter(help="Bits of an encoded coordinate; at first 20.")] = None,
+    noise_multiplier: Annotated[
+        float | None, Parameter(help="Noise in a shard's sum, as a multiple of --clip-norm; at first 0.")
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="How much a client's update counts, as in hospital_a=3; at first 1."),
+    ] = None,
+    weight_cap: Annotated[
+        int | None, Parameter(help="Largest weight that a client may have; at first the largest that is given.")
+    ] = None,
+    expires: Annotated[str | None, Parameter(help="Last day (UTC) that nodes follow it, as in 2031-12-31.")] = None,
+    days: Annotated[int | None, Parameter(help="The same, in days from today; 90 unless given.")] = None,
+    accept: Annotated[
+        list[Risk] | None,
+        Parameter(
+            negative="--accept-nothing",
+            help="Take this risk too, which every node then prints when it starts; may be repeated.",
+        ),
+    ] = None,
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
@@ -176,15 +200,24 @@ def sign(
 ) -> None:
     """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
 
-    A roster that was signed before keeps every setting that is left out. What changes is printed, with what the sums
-    over all groups that ever were reveal about single clients. Groups never change: whoever leaves ends its group, and
-    whoever comes waits until the rules allow a new one.
+    A roster that was signed before keeps every setting that is left out, except the day on which it expires. What
+    changes is printed, with what the sums over all groups that ever were reveal about single clients. Groups never
+    change: whoever leaves ends its group, and whoever comes waits until the rules allow a new one.
 
     Example: f2ed roster sign roster.json --authority authority.key --app APP --shards 2 --min-crowd 4
     """
     before = read_roster(path, upgrade=True)
-    accepted = (*before.accepted, *(accept or ()))
-    draft = training.applied(apps.applied(before, accepted), accepted)
+    taken = (*before.accepted, *accept) if accept else before.accepted if accept is None else ()
+    clients, cap = weighted(before, weight or (), weight_cap)
+    draft = revised(
+        before,
+        clients=clients,
+        weight_cap=cap,
+        encoding=changed_encoding(before.encoding, clip_value, clip_norm, bits),
+        noise_multiplier=before.noise_multiplier if noise_multiplier is None else noise_multiplier,
+        expires=last_day(expires, days),
+    )
+    draft = training.applied(apps.applied(draft, taken), taken)
     kept = draft.serial > 0
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
     planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)
@@ -207,18 +240,19 @@ def sign(
         malicious=malicious,
         chance=chance,
         regroup=regroup,
-        accepted=(*draft.accepted, *(accept or ())),
+        accepted=taken,
         seed=secret,
     )
     advice = advice or planned(made.keys.keys() - set(made.waiting), made.shards)
     write_roster(path, made)
     _print(
         advice.verdict,
-        *_changes(draft, made),
+        *changes(before, made),
         *training_lines(before, made),
         *app_lines(before, made),
-        *group_lines(draft, made, options(made, secret) if made.waiting else []),
-        f"Signed {path}, serial {made.serial}. Give this file to every node and to the server.",
+        *group_lines(before, made, options(made, secret) if made.waiting else []),
+        f"Signed {path}, serial {made.serial}, until {made.expires}. Its digest is {made.digest.hex()}.",
+        "Give this file to every node and to the server.",
     )
 
 
@@ -247,42 +281,12 @@ def verify(
         f"{found.name}, serial {found.serial}: {len(found.clients)} clients in {found.shards} shards, "
         f"min_crowd {found.min_crowd}, mode {found.mode}, at most {found.colluders} colluders in a shard, new keys "
         f"every {found.key_rounds} rounds. The signature is valid.",
+        f"Nodes follow it until {found.expires or 'another is signed'}. Its digest is {found.digest.hex()}.",
+        *(f"ACCEPTED RISK: {risk}" for risk in found.accepted),
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
         *rule_lines(found.training),
         *(f"   app  {app.name}  {app.sha256.hex()}" for app in found.apps),
     )
-
-
-def _changes(before: Roster, after: Roster) -> Iterator[str]:
-    """Yield a line for each thing that a signing changes."""
-    for entry in after.clients:
-        if entry.since == after.serial:
-            yield f"  + client {entry.id}  {entry.name}"
-    for left in after.gone:
-        if left.until == after.serial:
-            yield f"  - client {left.id}  {left.name}, whose id, name and key are never used again"
-    for name in (
-        "shards",
-        "min_crowd",
-        "schedule",
-        "mode",
-        "colluders",
-        "key_rounds",
-        "first_round",
-        "skip",
-        "accepted",
-    ):
-        old, new = getattr(before, name), getattr(after, name)
-        if not before.serial:
-            yield f"  {name}: {_shown(new)}"
-        elif old != new:
-            yield f"  {name}: {_shown(old)} → {_shown(new)}"
-    if before.serial and before.seed != after.seed:
-        yield f"  Link {after.draw.link} of the chain is revealed: a new seed."
-
-
-def _shown(value: object) -> str:
-    return " ".join(map(str, msgspec.to_builtins(value).values())) if isinstance(value, msgspec.Struct) else str(value)
 
 
 def _planned(

@@ -11,7 +11,7 @@ environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys
 
 import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from logging import getLogger
 from math import inf
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.layout_pin import LayoutPin
-from f2ed.deployment.roster import Entry, Roster, check_signature, read_roster, signed
+from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.training_rules import ANYTHING
@@ -30,7 +30,7 @@ from f2ed.deployment.transparency import LogFile
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
-from f2ed.protocol.secagg import MIN_CROWD, Member, ModeChoice, public_key
+from f2ed.protocol.secagg import Member, ModeChoice, public_key
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
@@ -73,9 +73,8 @@ class Identity(NamedTuple):
             signing_key=self.signing_key,
             roster=self.roster.keys,
             job=self.roster.job(run),
-            shard=lambda round_: self.roster.shard_of(self.id, round_),
-            agreed=self.roster.agreed,
-            min_crowd=max(MIN_CROWD, self.roster.min_crowd),
+            terms=None if self.test else partial(derived_terms, self.roster, run, self.id),
+            shard=partial(self.roster.shard_of, self.id),
             noise=self.noise,
             clear=self.test,
         )

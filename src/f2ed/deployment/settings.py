@@ -1,11 +1,13 @@
 """The settings of a deployment's server, checked against the signed roster, and the task they set in each round."""
 
-from typing import Any, final
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Literal, final
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.roster import Roster
+from f2ed.deployment.roster import Roster, round_task
 from f2ed.estimators import Estimator
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.aggregation import Protocol, Task
@@ -13,7 +15,10 @@ from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg.schemes import Clear
 
-__all__ = ["ServerSettings", "check_roster"]
+__all__ = ["FOLLOWED_IN_TESTS", "ServerSettings", "Stated", "check_roster"]
+
+FOLLOWED_IN_TESTS = ("clip_value", "clip_norm", "bits", "noise_multiplier")
+"""What simulated clients take from the server."""
 
 
 @final
@@ -54,17 +59,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return guarantee(clients=len(self.roster.clients), malicious=self.malicious, shards=opened)
 
     def task(self, job: str, round_: int, *, model: bytes, coordinates: int) -> Task:
-        """Return what the clients are asked for in a round, counted from 0."""
-        return Task(
-            job=job,
-            round=round_,
-            model=model,
-            coordinates=coordinates,
+        """Return what the clients are asked for in a round, counted from 0: as the roster says.
+
+        Only simulated clients, under a test roster, follow another encoding or noise, or sums in the clear.
+        """
+        task = round_task(self.roster, job, round_, model=model, coordinates=coordinates)
+        return msgspec.structs.replace(
+            task,
             encoding=self.encoding,
-            roster=self.roster.keys,
-            protocol=self.protocol,
             noise=0.0 if self.noise is None else self.noise.noise_multiplier,
-            epoch=self.roster.key_epoch(round_),
             secure=self.secure,
         )
 
@@ -88,23 +91,57 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def check_roster(roster: Roster, shards: int | str, schedule: str, mode: str, key_rounds: int | None) -> None:
-    """Refuse a draft, and settings that the signed roster contradicts: no client would follow them."""
+@final
+class Stated(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller of a server may repeat of the roster; what is left out is the roster's."""
+
+    shards: int | Literal["auto"] = "auto"
+    schedule: str = "auto"
+    mode: str = "auto"
+    key_rounds: int | None = None
+    clip_value: float | None = None
+    clip_norm: float | None = None
+    """Infinity for no limit."""
+    bits: int | None = None
+    noise_multiplier: float | None = None
+
+    def encoding(self, roster: Roster) -> Encoding:
+        """Return how updates are encoded."""
+        signed = roster.encoding.to_encoding()
+        given = {name: getattr(self, name) for name in ("clip_value", "clip_norm", "bits")}
+        return msgspec.structs.replace(signed, **{name: to for name, to in given.items() if to is not None})
+
+    def noise(self, roster: Roster, *, delta: float) -> Noise | None:
+        """Return the noise in a shard's sum."""
+        multiplier = roster.noise_multiplier if self.noise_multiplier is None else self.noise_multiplier
+        if not multiplier:
+            return None
+        if not isfinite(self.encoding(roster).clip_norm):
+            raise ConfigError("noise_multiplier without clip_norm; set it to about the norm of an honest update")
+        return Noise(noise_multiplier=multiplier, delta=delta)
+
+
+def check_roster(roster: Roster, stated: Stated, *, follows: Sequence[str] = ()) -> None:
+    """Refuse a draft, and settings that the signed roster contradicts: no client would follow them.
+
+    Simulated clients follow some settings all the same: `follows` names them.
+    """
     if not roster.signature:
         raise ConfigError(f"the roster {roster.name!r} is a draft; sign it first: f2ed roster sign")
-    if shards not in ("auto", roster.shards):
-        raise ConfigError(
-            f"{shards} shards, and the roster was signed for {roster.shards}; sign it again for another number"
-        )
-    kind = type(roster.schedule).__struct_config__.tag
-    if schedule not in ("auto", kind):
-        raise ConfigError(f"the schedule {schedule!r}, and the roster was signed for {kind!r}; sign it again")
-    if mode not in ("auto", roster.mode):
-        raise ConfigError(
-            f"the mode {mode!r}, and the roster was signed for {roster.mode!r}; sign it again with --mode {mode}"
-        )
-    if key_rounds not in (None, roster.key_rounds):
-        raise ConfigError(
-            f"keys that last for {key_rounds} rounds, and the roster was signed for {roster.key_rounds}; sign it again "
-            f"with --key-rounds {key_rounds}"
-        )
+    encoding = roster.encoding.to_encoding()
+    for name, signed, option in (
+        ("shards", roster.shards, "--shards"),
+        ("schedule", type(roster.schedule).__struct_config__.tag, "--every or --batches, not"),
+        ("mode", roster.mode, "--mode"),
+        ("key_rounds", roster.key_rounds, "--key-rounds"),
+        ("clip_value", encoding.clip_value, "--clip-value"),
+        ("clip_norm", encoding.clip_norm, "--clip-norm"),
+        ("bits", encoding.bits, "--bits"),
+        ("noise_multiplier", roster.noise_multiplier, "--noise-multiplier"),
+    ):
+        given = getattr(stated, name)
+        if name not in follows and given not in (None, "auto", signed):
+            raise ConfigError(
+                f"{name}={given!r}, and the roster was signed for {signed!r}, which its clients follow; leave it out, "
+                f"or sign the roster again with f2ed roster sign {option} {given}"
+            )

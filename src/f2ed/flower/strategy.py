@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from logging import getLogger
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.journal import Journal, run_header
 from f2ed.deployment.roster import Roster
-from f2ed.deployment.settings import ServerSettings, check_roster
+from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower import checkpoint as checkpoints
@@ -33,8 +33,6 @@ from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import RoundLeader
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import ServerStep
-from f2ed.protocol.dp import Noise
-from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import ModeChoice
 from f2ed.records import RoundRecord
 
@@ -64,9 +62,9 @@ class F2ed:
         min_crowd: int = 4,
         malicious: int | None = None,
         min_shards: int | None = None,
-        clip_value: float = 1.0,
-        clip_norm: float = inf,
-        bits: int = 20,
+        clip_value: float | None = None,
+        clip_norm: float | None = None,
+        bits: int | None = None,
         noise_multiplier: float | None = None,
         delta: float = 1e-5,
         deadline: float = 120.0,
@@ -82,23 +80,31 @@ class F2ed:
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
 
-        Shards, schedule, mode and `key_rounds`, the lifetime of keys, are part of the signed roster; a value given here
-        must match it, since nodes follow theirs alone. `malicious` is the assumed number of attackers, by default as
-        many shards as the estimator tolerates. With fewer than `min_shards` open shards a round is skipped; the default
-        is two per assumed attacker plus one. Deadlines are in seconds and apply to each step: `train_deadline` where
-        clients train, `deadline` elsewhere. `noise_multiplier` adds noise for differential privacy and needs a
-        `clip_norm`. `server_key` signs the server's log, which is written beside the records. `seed` is for estimators
-        that draw at random, by default fresh randomness. `secure=False` sums in the clear: only simulated clients
-        accept it.
+        Shards, schedule, mode, `key_rounds`, clips, bits and noise are part of the signed roster; a value given here
+        must match it, since nodes follow theirs alone. Only simulated nodes take clips, bits and noise from here.
+        `malicious` is the assumed number of attackers, by default as many shards as the estimator tolerates. With fewer
+        than `min_shards` open shards a round is skipped; the default is two per assumed attacker plus one. Deadlines
+        are in seconds and apply to each step: `train_deadline` where clients train, `deadline` elsewhere. `delta` is
+        what the epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the
+        records. `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the
+        clear: only simulated clients accept it.
         """
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
-        check_roster(signed, shards, schedule, mode, key_rounds)
+        stated = Stated(
+            shards=shards,
+            schedule=schedule,
+            mode=mode,
+            key_rounds=key_rounds,
+            clip_value=clip_value,
+            clip_norm=clip_norm,
+            bits=bits,
+            noise_multiplier=noise_multiplier,
+        )
+        check_roster(signed, stated, follows=FOLLOWED_IN_TESTS if is_test(signed) else ())
         if is_test(signed):
             _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         elif not secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-        if noise_multiplier is not None and clip_norm == inf:
-            raise ConfigError("noise_multiplier without clip_norm; set it to about the norm of an honest update")
         if seed is not None and not 0 <= seed < _MAX_SEED:
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
         assumed = (estimator.assumed_f(signed.shards) or 0) if malicious is None else malicious
@@ -106,8 +112,8 @@ class F2ed:
         self._settings = ServerSettings(
             roster=signed,
             estimator=estimator,
-            encoding=Encoding(clip_value, clip_norm, bits),
-            noise=None if noise_multiplier is None else Noise(noise_multiplier=noise_multiplier, delta=delta),
+            encoding=stated.encoding(signed),
+            noise=stated.noise(signed, delta=delta),
             malicious=assumed,
             min_shards=2 * assumed + 1 if min_shards is None else min_shards,
             secure=secure,

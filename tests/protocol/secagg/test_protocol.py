@@ -181,7 +181,7 @@ def test_public_weights_travel_in_the_terms():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"job": "x" * 200}, "length <= 128"),
+        ({"job": "x" * 300}, "length <= 256"),
         ({"clip_value": float("nan")}, "float"),
         ({"ring": 8}, "ring"),
         ({"round": -1}, ">= 0"),

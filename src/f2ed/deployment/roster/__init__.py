@@ -15,6 +15,7 @@ from f2ed.deployment.roster.parts import (
 )
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
 from f2ed.deployment.roster.signing import check_signature, signed
+from f2ed.deployment.roster.terms import derived_terms, round_task
 from f2ed.deployment.training_rules import Rule, TrainingRules
 
 __all__ = [
@@ -34,10 +35,12 @@ __all__ = [
     "check_groups",
     "check_signature",
     "check_step",
+    "derived_terms",
     "leak_bound",
     "leak_of",
     "read_roster",
     "revised",
+    "round_task",
     "signed",
     "write_roster",
 ]

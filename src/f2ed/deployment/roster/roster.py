@@ -10,7 +10,7 @@ from typing import Annotated, Any, final
 import msgspec
 from msgspec import Meta
 
-from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.deployment.roster.parts import (
     Agreement,
     App,
@@ -28,8 +28,8 @@ from f2ed.deployment.roster.parts import (
 )
 from f2ed.deployment.training_rules import TrainingRules, check_risks
 from f2ed.protocol.aggregation import Protocol
-from f2ed.protocol.primitives.crypto import digest
-from f2ed.protocol.secagg import MIN_CROWD, Agreed, MaskedMode
+from f2ed.protocol.primitives.crypto import digest, verify
+from f2ed.protocol.secagg import MIN_CROWD, MaskedMode
 from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule, assign_groups, min_union, roster_hash
 
@@ -95,7 +95,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     signature: bytes = b""
 
     def __post_init__(self) -> None:
-        """Refuse duplicate ids, names and keys, those of clients that left, and risks that were not accepted."""
+        """Refuse duplicate ids, names and keys, those of clients that left, and numbers that do not fit together."""
+        if heavy := [entry for entry in self.clients if entry.weight > self.weight_cap]:
+            raise ValueError(f"{heavy[0].name} has the weight {heavy[0].weight}, above the cap of {self.weight_cap}")
+        if self.noise_multiplier and self.encoding.clip_norm is None:
+            raise ValueError("a noise_multiplier without a clip_norm; set it to about the norm of an honest update")
         check_risks(self.training, self.accepted)
         for what in ("id", "name", "key"):
             left = {getattr(entry, what) for entry in self.gone}
@@ -144,35 +148,33 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         grouped = {client for group in self.groups for client in group.members}
         return tuple(sorted(self.keys.keys() - grouped))
 
-    def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
-        """Return the members of a client's shard."""
+    def check_grouped(self, client: ClientId) -> None:
+        """Refuse to take part for a client that waits."""
         if client in self.waiting:
             raise Refusal(
                 f"client {client} waits: it is in no group of the roster {self.name!r} (serial {self.serial}) yet, and "
                 "takes part once the authority signs one in which it is"
             )
+
+    def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
+        """Return the members of a client's shard."""
+        self.check_grouped(client)
         plan = self.assignment(round_)
         return plan.shards[plan.shard_of(client)]
-
-    def groups_of(self, round_: int, shard: int) -> tuple[tuple[ClientId, ...], ...]:
-        """Return the groups in a shard; none where everyone is a group of one."""
-        inside = set(self.assignment(round_).shards[shard])
-        found = tuple(group.members for group in self.groups if group.members[0] in inside)
-        return found if any(len(group) > 1 for group in found) else ()
 
     @property
     def protocol(self) -> Protocol:
         """How the shards are kept secret."""
-        return Protocol(mode=self.mode, colluders=self.colluders, min_crowd=max(MIN_CROWD, self.min_crowd))
+        return Protocol(
+            mode=self.mode,
+            colluders=self.colluders,
+            min_crowd=max(MIN_CROWD, self.min_crowd),
+            agreement=self.agreement,
+        )
 
     def key_epoch(self, round_: int) -> int:
         """Return the epoch of a round's keys: of the assignment, or of `key_rounds` where that stays."""
         return round_ // self.key_rounds if isinstance(self.schedule, Fixed) else self.schedule(round_)
-
-    def agreed(self, round_: int, members: int) -> Agreed:
-        """Return what the terms of a round must say in a shard of this size."""
-        quorum = self.protocol.quorum_for(self.mode, members)
-        return Agreed(self.mode, self.colluders, quorum.threshold, quorum.min_crowd, self.key_epoch(round_))
 
     @property
     def lineage(self) -> str:
@@ -180,17 +182,33 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return digest(b"f2ed lineage 1", self.name.encode(), self.authority).hex()[:32]
 
     def job(self, run: int) -> str:
-        """Return the name of a run under this roster, the same on both sides."""
-        return f"{self.name}.{self.serial}/{run}"
+        """Return the name of a run under this roster, the same on both sides.
+
+        Every key and mask is bound to it, and with it to the digest: parties with different rosters open nothing.
+        """
+        return f"{self.name}.{self.serial}/{self.digest.hex()}/{run}"
 
 
 def revised(roster: Roster, **changes: Any) -> Roster:
     """Return a draft of the next serial with these changes; it names the signed roster that it follows."""
+    if roster.signature:
+        _check_unchanged(roster)
     previous = roster.digest if roster.signature else roster.previous
     try:
         return msgspec.structs.replace(roster, previous=previous, signature=b"", **changes)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _check_unchanged(roster: Roster) -> None:
+    """Refuse to follow a roster that nobody signed: the next serial would name a digest that no node knows."""
+    try:
+        verify(roster.authority, roster.digest, roster.signature)
+    except PeerError:
+        raise ConfigError(
+            f"serial {roster.serial} of the roster {roster.name!r} was changed after it was signed; start from the "
+            "file that was signed, and change it with f2ed roster sign"
+        ) from None
 
 
 def _text(roster: Roster) -> bytes:

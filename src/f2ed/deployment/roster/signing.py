@@ -9,8 +9,10 @@ from f2ed.deployment.roster.groups import check_groups
 from f2ed.deployment.roster.parts import Grouping, Risk
 from f2ed.deployment.roster.regroup import Regroup, default_size, grouped
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
+from f2ed.deployment.roster.terms import round_task
+from f2ed.protocol.aggregation import shard_terms
 from f2ed.protocol.primitives.crypto import public_key, sign, verify
-from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, choose_mode
+from f2ed.protocol.secagg import MIN_CROWD, ModeChoice, check, choose_mode
 from f2ed.protocol.sharding import Fixed, Schedule
 
 __all__ = ["check_authority", "check_signature", "default_colluders", "signed"]
@@ -54,8 +56,6 @@ def signed(
     ):
         if given < least:
             raise ConfigError(f"{name} of {given}; it must be {least} or more")
-    if draft.signature:
-        _check_unchanged(draft)
     serial, replace = draft.serial + 1, msgspec.structs.replace
     clients = sorted(draft.clients, key=lambda entry: entry.id)
     outline = revised(
@@ -85,6 +85,12 @@ def signed(
         check_groups(final_list)
     except Refusal as error:
         raise ConfigError(str(error)) from None
+    if final_list.smallest_shard >= MIN_CROWD:
+        _check_terms(final_list)
+    try:
+        msgspec.json.decode(msgspec.json.encode(final_list), type=Roster)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"a roster that no node could read: {error}") from None
     return replace(final_list, signature=sign(authority, final_list.digest))
 
 
@@ -111,15 +117,17 @@ def check_signature(roster: Roster, authority: bytes) -> None:
         ) from None
 
 
-def _check_unchanged(roster: Roster) -> None:
-    """Refuse to follow a roster that nobody signed: the next serial would name a digest that no node knows."""
-    try:
-        verify(roster.authority, roster.digest, roster.signature)
-    except PeerError:
-        raise ConfigError(
-            f"serial {roster.serial} of the roster {roster.name!r} was changed after it was signed; start from the "
-            "file that was signed, and change it with f2ed roster sign"
-        ) from None
+def _check_terms(roster: Roster) -> None:
+    """Refuse what no node would follow, such as weights under which one member stands out."""
+    task = round_task(roster, roster.name, roster.first_round, model=bytes(32), coordinates=1)
+    terms = shard_terms(roster.assignment(roster.first_round), task)
+    for each in terms:
+        check(each)
+    if task.weights and not isinstance(roster.schedule, Fixed):
+        # The heaviest may once share a shard with the lightest.
+        *others, heaviest = sorted(task.weights.values())
+        each = min(terms, key=lambda each: len(each.members))
+        check(msgspec.structs.replace(each, weights=(*others[: len(each.members) - 1], heaviest)))
 
 
 def _grouping(

@@ -10,7 +10,7 @@ from f2ed.protocol.aggregation.conversation import Exchange
 from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
 from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
-from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms
+from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms, terms_of
 
 __all__ = [
     "Audit",
@@ -33,4 +33,5 @@ __all__ = [
     "set_up_keys",
     "shard_means",
     "shard_terms",
+    "terms_of",
 ]

@@ -13,7 +13,7 @@ from f2ed.protocol.secagg import MaskedMode, ModeChoice, Terms, choose_mode, sch
 from f2ed.protocol.secagg.schemes import Clear, Quorum
 from f2ed.protocol.sharding import Assignment, ClientId
 
-__all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms"]
+__all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms", "terms_of"]
 
 
 @final
@@ -79,28 +79,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 def shard_terms(assignment: Assignment, task: Task) -> tuple[Terms, ...]:
     """Return the terms that each shard is asked to agree on."""
-    return tuple(_terms(index, members, assignment, task) for index, members in enumerate(assignment.shards))
+    return tuple(terms_of(assignment, task, shard) for shard in range(len(assignment.shards)))
 
 
-def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
-    """Return how an update is encoded under these terms: the same for the clients and the server."""
-    quiet = Encoding(terms.clip_value, terms.clip_norm, terms.bits, terms.ring)
-    return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
-
-
-def opening_cost(terms: Terms, *, coordinates: int, survivors: int) -> float | None:
-    """Return the zCDP rho that an opening under these terms costs each survivor; None without noise."""
-    return privacy_cost(
-        agreed_encoding(terms, coordinates),
-        coordinates=coordinates,
-        survivors=survivors,
-        colluders=terms.colluders,
-        clear=not scheme_of(terms.mode).masked,
-    )
-
-
-def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, task: Task) -> Terms:
-    protocol, encoding = task.protocol, task.encoding
+def terms_of(assignment: Assignment, task: Task, shard: int) -> Terms:
+    """Return the terms of one shard: the server states them, and each client derives its own."""
+    members, protocol, encoding = assignment.shards[shard], task.protocol, task.encoding
     mode = protocol.mode_for(len(members)) if task.secure else Clear.mode
     threshold, min_crowd = protocol.quorum_for(mode, len(members))
     # As many in the clear as under masks, so that both give the same bits.
@@ -110,7 +94,7 @@ def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, ta
         job=task.job,
         epoch=assignment.epoch if task.epoch is None else task.epoch,
         round=task.round,
-        shard=index,
+        shard=shard,
         members=members,
         mode=mode,
         threshold=threshold,
@@ -127,4 +111,21 @@ def _terms(index: int, members: tuple[ClientId, ...], assignment: Assignment, ta
         carriers=carriers,
         groups=tuple(group for group in task.groups if group[0] in members),
         agreement=protocol.agreement,
+    )
+
+
+def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:
+    """Return how an update is encoded under these terms: the same for the clients and the server."""
+    quiet = Encoding(terms.clip_value, terms.clip_norm, terms.bits, terms.ring)
+    return quiet.noisy(terms.noise, coordinates=coordinates, carriers=terms.carriers)
+
+
+def opening_cost(terms: Terms, *, coordinates: int, survivors: int) -> float | None:
+    """Return the zCDP rho that an opening under these terms costs each survivor; None without noise."""
+    return privacy_cost(
+        agreed_encoding(terms, coordinates),
+        coordinates=coordinates,
+        survivors=survivors,
+        colluders=terms.colluders,
+        clear=not scheme_of(terms.mode).masked,
     )

@@ -10,7 +10,7 @@ from f2ed.protocol.primitives.ring import Ring, Width, Words
 from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.client import Answer, respond
 from f2ed.protocol.secagg.gather import Replies, Requests
-from f2ed.protocol.secagg.member import Agreed, Contribution, Member
+from f2ed.protocol.secagg.member import Contribution, Member
 from f2ed.protocol.secagg.messages import Opening, Refused, Request, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import MaskedMode, Mode, ModeChoice, Scheme, choose_mode, read_request, scheme_of
 from f2ed.protocol.secagg.schemes.base import ShardKeys
@@ -19,7 +19,6 @@ from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 
 __all__ = [
     "MIN_CROWD",
-    "Agreed",
     "Answer",
     "Contribution",
     "MaskedMode",

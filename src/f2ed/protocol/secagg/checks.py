@@ -4,11 +4,13 @@ from math import isfinite
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.protocol.primitives.ring import largest_bits
-from f2ed.protocol.secagg.member import Agreed, Member
+from f2ed.protocol.secagg.member import Member
 from f2ed.protocol.secagg.schemes import Scheme, scheme_of
 from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 
 __all__ = ["accept", "check"]
+
+_MOST_SHOWN = 100
 
 
 def check(terms: Terms) -> None:
@@ -30,8 +32,13 @@ def check(terms: Terms) -> None:
     scheme.check(terms)
 
 
-def accept(member: Member, terms: Terms) -> None:
-    """Refuse terms that this client did not agree to, or that could single it out."""
+def accept(member: Member, stated: Terms) -> Terms:
+    """Return the terms that this client follows, or refuse those that it did not agree to or that could single it out.
+
+    A client that derives its terms follows its own, of which the server's must be a copy: nothing that the server
+    states has an effect.
+    """
+    terms = stated if member.terms is None else _derived(member.terms(stated.round, stated.length), stated)
     try:
         check(terms)
     except ConfigError as error:
@@ -45,37 +52,29 @@ def accept(member: Member, terms: Terms) -> None:
     if member.shard is not None and tuple(sorted(member.shard(terms.round))) != terms.members:
         raise Refusal("the members are not those that the roster, the round and the seed assign to this client's shard")
     if terms.noise < member.noise:
-        raise Refusal(f"the terms state noise of {terms.noise:g} times the clip; this client demands {member.noise:g}")
-    if not scheme_of(terms.mode).masked:
-        if not member.clear:
-            raise Refusal("the server asked for an upload in the clear; this client only takes part in masked sums")
-        return
-    if member.agreed is not None:
-        _check_agreed(terms, member.agreed(terms.round, len(terms.members)))
-    if terms.colluders < member.colluders:
-        raise Refusal(f"the terms allow for {terms.colluders} colluders; this client demands {member.colluders}")
-    if terms.min_crowd < member.min_crowd:
         raise Refusal(
-            f"sums of {terms.min_crowd} may be opened; this client demands a crowd of {member.min_crowd} or more"
+            f"the terms state noise of {terms.noise:g} times the clip norm; this client demands {member.noise:g}"
         )
+    if not scheme_of(terms.mode).masked and not member.clear:
+        raise Refusal("the server asked for an upload in the clear; this client only takes part in masked sums")
+    return terms
 
 
-def _check_agreed(terms: Terms, agreed: Agreed) -> None:
-    """Refuse terms that differ from what this client's own roster says: the server chooses nothing."""
-    if terms.mode != agreed.mode:
-        raise Refusal(f"the server asked for the mode {terms.mode!r}; the roster says {agreed.mode!r}")
-    if terms.colluders != agreed.colluders:
-        raise Refusal(f"the server assumes {terms.colluders} colluders in a shard; the roster says {agreed.colluders}")
-    if terms.threshold != agreed.threshold:
-        raise Refusal(f"the server set a threshold of {terms.threshold}; by the roster it is {agreed.threshold}")
-    if terms.min_crowd != agreed.min_crowd:
-        raise Refusal(f"the server set a crowd of {terms.min_crowd}; by the roster it is {agreed.min_crowd}")
-    if terms.epoch != agreed.epoch:
-        raise Refusal(
-            f"the server put round {terms.round} into key epoch {terms.epoch}; by the roster it is {agreed.epoch}"
-        )
-    if terms.weights:
-        raise Refusal("the server gave the members weights; by the roster all have the same weight")
+def _derived(own: Terms, stated: Terms) -> Terms:
+    """Return this client's own terms, or refuse by name what the server states differently."""
+    for name in Terms.__struct_fields__:
+        found, wanted = getattr(stated, name), getattr(own, name)
+        if found != wanted:
+            raise Refusal(
+                f"the server states {name} {_shown(found)} for round {stated.round}; this client's roster says "
+                f"{_shown(wanted)}"
+            )
+    return own
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _check_groups(terms: Terms) -> None:

@@ -69,7 +69,7 @@ def step(request: Request, state: ClientState, member: Member, given: StepInput)
     """
     if isinstance(request, Opening):
         scheme = _opened(request)
-        accept(member, request.terms)
+        request = msgspec.structs.replace(request, terms=accept(member, request.terms))
     else:
         scheme = _continued(request, state)
     return scheme.steps[type(request)](request, state, member, given)

@@ -11,23 +11,13 @@ from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload
 from f2ed.protocol.secagg.state import ClientState
-from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
+from f2ed.protocol.secagg.terms import Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Agreed", "Contribution", "Member", "StepInput", "begin", "masked_upload"]
+__all__ = ["Contribution", "Member", "StepInput", "begin", "masked_upload"]
 
 Contribution = Callable[[Terms], Words]
 """Returns the encoded update for the terms; called once, at the step that uploads it. The words are masked in place."""
-
-
-class Agreed(NamedTuple):
-    """What a client knows by itself about the terms of a round. Its weights are equal, always."""
-
-    mode: str
-    colluders: int
-    threshold: int
-    min_crowd: int
-    epoch: int
 
 
 @final
@@ -40,18 +30,15 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     roster: Mapping[ClientId, bytes]
     """Everyone's public Ed25519 key, from a source that the server does not control."""
     job: str
+    terms: Callable[[int, int], Terms] | None = None
+    """Derives the terms of a round, for a vector of this many words, from what this client trusts; the server's must be
+    the same. None, in simulations, follows any terms that are safe."""
     shard: Callable[[int], Collection[ClientId]] | None = None
-    """The members of this client's shard by round, recomputed from the public seed; None trusts the server."""
-    agreed: Callable[[int, int], Agreed] | None = None
-    """What the terms must say, by the round and the number of members; None leaves it to the server."""
-    colluders: int = 0
-    """The smallest number of colluding members that the terms must allow for."""
-    min_crowd: int = MIN_CROWD
-    """The smallest number of members, this client included, whose sum may be opened."""
+    """Without `terms`, the members of this client's shard by round; None trusts the server."""
     subsets: int = 100
     """In how many different sets of survivors of one shard it may be opened: each difference of two sums leaks more."""
     noise: float = 0.0
-    """The smallest noise that the terms must state for a sum with this client's update, as a multiple of its clip."""
+    """The smallest noise in a sum with this client's update, as a multiple of its clip, whatever the terms say."""
     clear: bool = False
     """Whether to upload in the clear on request, as simulations do; there is no secrecy then."""
 

@@ -34,7 +34,7 @@ Count = Annotated[int, Meta(ge=0, le=2**32)]
 class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """The terms of one round in one shard, as the server proposes them and each client checks them."""
 
-    job: Annotated[str, Meta(max_length=128)]
+    job: Annotated[str, Meta(max_length=256)]
     epoch: Count
     """The epoch of the keys, in schemes that keep keys; it never decreases. It may be shorter than an assignment's."""
     round: Count

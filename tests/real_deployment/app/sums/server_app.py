@@ -1,5 +1,4 @@
 import io
-from math import inf
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -10,7 +9,7 @@ from f2ed.flower import F2ed
 from f2ed.flower import transport as exchange
 from f2ed.flower.transport import Deadlines
 from sums.desk import Desk
-from sums.task import CLIP, start
+from sums.task import start
 from sums.watched import Clock, Watched
 
 app = ServerApp()
@@ -48,9 +47,6 @@ def main(grid, context):
         estimator=Mean(),
         mode=settings["f2ed-mode"],
         min_crowd=3,
-        clip_value=CLIP,
-        clip_norm=1.0 if settings["f2ed-noise-multiplier"] else inf,
-        noise_multiplier=settings["f2ed-noise-multiplier"] or None,
         deadline=600.0,
         train_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
