@@ -8,6 +8,7 @@ from flwr.clientapp import ClientApp
 from f2ed import ConfigError, PeerError
 from f2ed.core.errors import F2edError, Refusal
 from f2ed.deployment.training_rules import ANYTHING
+from f2ed.deployment.transparency import LogFile
 from f2ed.flower import protect
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.secagg.messages import AskKey
@@ -131,6 +132,16 @@ def test_a_fault_of_the_node_names_no_file_and_no_setting(tmp_path, caplog, faul
         assert str(tmp_path).encode() not in reply
         assert b"client_" not in reply
     assert "this node cannot take part" in caplog.text
+
+
+@pytest.mark.parametrize("content", [HELLO, training_request(), RecordDict()])
+def test_a_full_disk_is_not_quoted(tmp_path, monkeypatch, content):
+    """Not even if the refusal itself cannot be logged."""
+    server = LyingServer(tmp_path, app_with(lambda *_: 1.0))
+    monkeypatch.setattr(LogFile, "append", raises(OSError("no space left on /data/patient 4711")))
+    reply = said(server.send(VICTIM, content))
+    assert b"refused" in reply or b"this node failed" in reply
+    assert b"4711" not in reply
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])

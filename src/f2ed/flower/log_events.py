@@ -3,7 +3,6 @@
 from logging import ERROR, getLogger
 from typing import NamedTuple
 
-from f2ed.core.errors import F2edError
 from f2ed.deployment.transparency import LogFile, write_line
 from f2ed.deployment.transparency import lines as log
 from f2ed.protocol.primitives.crypto import digest
@@ -39,7 +38,7 @@ class Pen:
         refusal = Refused(reason[:500])
         try:
             self.write(log.Refused(reason=refusal.reason))
-        except F2edError as error:
+        except Exception as error:  # noqa: BLE001  a full disk, too: Flower would send the text, which names files
             _log.log(ERROR, "f2ed: this node's log: %s", error)
         return refusal
 
