@@ -9,9 +9,20 @@ from flwr.app import ConfigRecord, Message
 from f2ed import ConfigError
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.transparency import Authors, compare_logs, read_line
-from f2ed.deployment.transparency.lines import Confirmed, Equivocation, KeysSeen, Refused, RoundClosed
+from f2ed.deployment.transparency.lines import (
+    Complaint,
+    Confirmed,
+    Equivocation,
+    KeysSeen,
+    Refused,
+    RoundClosed,
+    Uploaded,
+)
+from f2ed.flower.log_events import step_events
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_content, reply_line, request_content
-from f2ed.protocol.secagg import public_key
+from f2ed.protocol.secagg import Answer, public_key, write
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Complaint as Dispute
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Delivery, TolerantUpload
 from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_roster, server, user_app
 
 MASTER = os.urandom(32)
@@ -194,3 +205,12 @@ def test_a_restarted_server_continues_its_log(deployment):
     deployment.lead(2, checkpoint=deployment.folder / "run.checkpoint")
     assert names(deployment.lines()) == ["boot", "pinned", "round", "round"]
     assert not deployment.compared().findings
+
+
+def test_a_complaint_is_logged_with_its_dealer():
+    reply = write(TolerantUpload(bytes(8), memoryview(b"vector"), (Dispute(1, 3, bytes(32), bytes(64)),)))
+    under_way = (5, 0, b"c" * 32)
+    events, after = step_events(Delivery(()), Answer(b"", reply), None, bytes(32), under_way)
+    where = {"round": 5, "shard": 0, "ctx": b"c" * 32}
+    assert events == (Complaint(**where, dealers=(3,)), Uploaded(**where))
+    assert after == under_way

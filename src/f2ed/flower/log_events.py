@@ -8,8 +8,8 @@ from f2ed.deployment.transparency import lines as log
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Answer, Member, Opening, Refused
-from f2ed.protocol.secagg.messages import AskKey, AskUpload, Message, Request, write
-from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Alive, Peers
+from f2ed.protocol.secagg.messages import AskKey, AskUpload, Message, Request, read_reply, write
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Alive, Delivery, Peers, TolerantUpload
 from f2ed.protocol.secagg.terms import Terms, bind
 
 __all__ = ["Pen", "StepEvents", "step_events"]
@@ -61,7 +61,7 @@ def step_events(asked: Request, answer: Answer, member: Member, model: bytes, un
         under_way = asked.terms.round, asked.terms.shard, bind(asked.terms, member.roster, model)
         events.append(_began(asked.terms, under_way, model, asked.keyset if isinstance(asked, AskUpload) else b""))
     if under_way is not None:
-        events += _during(asked, under_way)
+        events += _during(asked, answer.reply, under_way)
     return StepEvents(tuple(events), under_way)
 
 
@@ -78,13 +78,17 @@ def _began(terms: Terms, under_way: UnderWay, model: bytes, keyset: bytes) -> lo
     )
 
 
-def _during(asked: Request, under_way: UnderWay) -> list[log.Event]:
+def _during(asked: Request, reply: bytes, under_way: UnderWay) -> list[log.Event]:
     """Return the events of a step in a round."""
     round_, shard, ctx = under_way
     if isinstance(asked, Peers):
         return [log.KeysSeen(round=round_, shard=shard, ctx=ctx, keyset=_keyset(asked.advertisements))]
     if isinstance(asked, Alive):
         return [log.Confirmed(round=round_, shard=shard, ctx=ctx, survivors=asked.clients)]
+    if isinstance(asked, Delivery) and (disputed := read_reply(TolerantUpload, reply, payload=len(reply)).complaints):
+        dealers = tuple(each.dealer for each in disputed)
+        uploaded = log.Uploaded(round=round_, shard=shard, ctx=ctx)
+        return [log.Complaint(round=round_, shard=shard, ctx=ctx, dealers=dealers), uploaded]
     if asked.asks_update:
         return [log.Uploaded(round=round_, shard=shard, ctx=ctx)]
     return []
