@@ -23,10 +23,13 @@ OF_A_NODE = [
     "deployment/train_input.py",
     "deployment/training_rules.py",
     "flower/app_calls.py",
+    "flower/app_process.py",
     "flower/arrays.py",
     "flower/client_mod.py",
     "flower/context.py",
     "flower/handover.py",
+    "flower/pinning.py",
+    "flower/selftest.py",
     "protocol/aggregation/contribution.py",
     "protocol/dp/budget.py",
 ]
