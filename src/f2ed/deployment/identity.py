@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.exposure import Exposure
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed
@@ -162,6 +163,7 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
             "add it"
         )
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
+    Exposure(folder).follow(roster, public)
     noise = _number(settings, "f2ed-noise-multiplier", 0.0)
     rounds = RoundMark(folder / f"{roster.lineage}.rounds", roster.first_round, roster.skip)
     layouts = LayoutPin(folder / f"{roster.lineage}.layout", roster.digest)

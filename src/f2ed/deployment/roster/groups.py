@@ -113,8 +113,9 @@ def check_pool(roster: Roster, made: tuple[Group, ...]) -> None:
 
 def check_step(old: Roster, new: Roster) -> None:
     """Refuse a serial whose groups do not follow from the one before by the rules."""
-    check_groups(new)
+    _check_shape(new)
     _check_history(old, new)
+    check_groups(new)
     made = tuple(group for group in new.groups if group not in old.groups)
     if not made:
         if (old.seed, old.draw) != (new.seed, new.draw):
