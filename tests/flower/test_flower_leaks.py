@@ -32,8 +32,10 @@ def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_ro
     grid, _, roster = federation(count=6, signed={"schedule": EveryRound()})
     leader = server(roster, records=tmp_path / "run.jsonl")
     leader.start(grid, model(), num_rounds=12)
-    assert "determine all 6 clients individually" in caplog.text
     true, last = what_the_sums_reveal(roster, 12), leader.records[-1]
+    assert true.exposed > 0
+    who = "all" if true.exposed == 6 else f"{true.exposed} of"
+    assert f"determine {who} 6 clients individually" in caplog.text
     assert tuple(each.leak.rank for each in leader.records) == true.ranks
     assert (last.leak.exposed, last.leak.first) == (true.exposed, true.first)
     log = read(tmp_path / "run.jsonl")
