@@ -226,8 +226,8 @@ def test_a_file_that_is_missing_is_named(federation):
 def test_ten_thousand_lines_are_verified_within_seconds(federation):
     log = federation.log()
     log.append(*(each(round_) for round_ in range(5000) for each in (began, uploaded)))
-    since = time.perf_counter()
+    since = time.process_time()
     result = federation.verify(log)
-    assert time.perf_counter() - since < 20  # 3 s on one slow core
+    assert time.process_time() - since < 20  # 3 s on a slow core
     assert not result.findings
     assert result.files[0].count == 10_002
