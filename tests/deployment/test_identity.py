@@ -25,6 +25,7 @@ def node_config(tmp_path):
         "f2ed-key": str(tmp_path / "mine.key"),
         "f2ed-roster": str(tmp_path / "roster.json"),
         "f2ed-authority": str(tmp_path / "authority.pub"),
+        "f2ed-keys": str(tmp_path / "mine.state"),
     }
 
 

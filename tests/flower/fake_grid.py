@@ -173,6 +173,7 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
                 "f2ed-key": str(folder / f"client_{client}.key"),
                 "f2ed-roster": str(folder / "roster.json"),
                 "f2ed-authority": str(folder / "authority.pub"),
+                "f2ed-keys": str(folder / f"client_{client}.state"),
             }
         )
     given = {"training": ANYTHING} | (fields or {})

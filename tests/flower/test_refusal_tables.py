@@ -16,6 +16,7 @@ ERRORS = {"Refusal", "ConfigError", "PeerError"}
 OF_A_NODE = [
     "deployment/array_header.py",
     "deployment/identity.py",
+    "deployment/key_memory.py",
     "deployment/layout_pin.py",
     "deployment/round_mark.py",
     "deployment/running_app.py",
@@ -99,7 +100,7 @@ def test_nothing_is_quoted_that_nobody_says(fragment):
 def test_every_setting_of_a_node_is_explained():
     section = PAGE[PAGE.index("## Settings of a node") : PAGE.index("## Settings of the server")]
     settings = {text for text in strings(CODE / "deployment" / "identity.py") if re.fullmatch("f2ed-[a-z-]+", text)}
-    assert len(settings) == 8
+    assert len(settings) == 9
     assert {name for name in settings if f"| `{name}` |" not in section} == set()
 
 

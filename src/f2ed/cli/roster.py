@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.cli.app_options import AppOptions, app_lines
+from f2ed.cli.forget import forget
 from f2ed.cli.roster_settings import changed_encoding, changes, last_day, weighted
 from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError, PeerError
@@ -327,3 +328,6 @@ def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequen
 
 def _print(*lines: str) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+roster.command(forget)

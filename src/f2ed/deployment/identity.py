@@ -21,6 +21,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.exposure import Exposure
+from f2ed.deployment.key_memory import key_folder
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed
@@ -34,7 +35,7 @@ from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Member, ModeChoice, public_key
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Identity", "identify", "is_test", "roster_for_tests", "roster_from"]
+__all__ = ["Identity", "identify", "is_test", "key_store", "roster_for_tests", "roster_from"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -150,6 +151,12 @@ def roster_from(where: str | Path) -> Roster:
     return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=min(3, numbers[0] // numbers[1]), mode=chosen)
 
 
+def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:
+    """Return where a node keeps the keys of a federation: in the folder named by `f2ed-keys`, or else in memory."""
+    folder = key_folder(state) if keys is None else Path(str(keys))
+    return FileStore(folder, roster.lineage, roster.serial)
+
+
 def _deployed(settings: Mapping[str, Any]) -> Identity:
     key_path = Path(str(settings["f2ed-key"]))
     key = read_private(key_path)
@@ -172,7 +179,7 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
         mine.id,
         key,
         roster,
-        FileStore(folder),
+        key_store(roster, folder, settings.get("f2ed-keys")),
         noise=noise,
         budget=budget,
         rounds=rounds,

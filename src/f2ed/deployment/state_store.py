@@ -2,12 +2,14 @@
 
 A state that could answer one round twice would give the update away: the difference of two answers under the same
 masks is not secret. So a node keeps its state in a file, locked while a message is answered and written before the
-reply leaves.
+reply leaves. A file of another boot, or a copy from a backup, counts as lost: the client makes new keys.
 """
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import getLogger
 from pathlib import Path
 from typing import Protocol, final
 
@@ -15,10 +17,14 @@ import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import Lock, locked
+from f2ed.deployment.key_memory import boot_id, written_here
 
 __all__ = ["Desk", "FileStore", "Kept", "Store", "decode_kept"]
 
-_MOST_JOBS = 32
+_log = getLogger("f2ed.deployment")
+
+_MOST_JOBS = 2
+"""Jobs of one serial whose keys are kept: this one, and another at the same time."""
 
 
 @final
@@ -34,6 +40,15 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     def __repr__(self) -> str:
         """Show no secret."""
         return "Kept(state=<secret>)"
+
+
+@final
+class _File(msgspec.Struct, frozen=True, array_like=True):
+    """A state with the boot and the time of its writing."""
+
+    boot: str
+    at: int
+    kept: bytes
 
 
 class Store(Protocol):
@@ -59,34 +74,59 @@ class Desk(Protocol):
 
 @final
 class FileStore:
-    """Stores the states of a node's jobs in a folder that only its user may enter."""
+    """Stores the states of a node's jobs in a folder that only its user may enter.
 
-    def __init__(self, folder: Path) -> None:
+    A federation is named by its lineage; with a new serial of its roster, all states of earlier ones are erased.
+    """
+
+    def __init__(self, folder: Path, lineage: str = "none", serial: int = 0) -> None:
         self._folder = folder
+        self._lineage, self._serial = lineage, serial
 
     @contextmanager
-    def open(self, job: str) -> Iterator["_File"]:
+    def open(self, job: str) -> Iterator["_OpenFile"]:
         """Lock the job: a second message waits until the first is answered."""
-        path = self._folder / hashlib.sha256(job.encode()).hexdigest()[:32]
-        with locked(path, remedy="name another folder with f2ed-state in the node config") as lock:
-            yield _File(path, lock)
-        _forget_old(self._folder)
+        name = hashlib.sha256(job.encode()).hexdigest()[:32]
+        path = self._folder / f"keys-{self._lineage}-{self._serial}-{name}"
+        with locked(path, remedy="name another folder with f2ed-keys in the node config") as lock:
+            yield _OpenFile(path, lock)
+        self._forget_old(path)
+
+    def forget(self) -> int:
+        """Erase all keys of this federation, and return how many jobs had any. Running jobs make new keys."""
+        return sum(map(_erased, self._states()))
+
+    def _states(self) -> list[Path]:
+        return [path for path in self._folder.glob(f"keys-{self._lineage}-*") if not path.suffix]
+
+    def _forget_old(self, current: Path) -> None:
+        """Erase what is no longer used. If such a job continues, its client starts with new keys: no mask repeats."""
+        serials = {path: int(path.name.split("-")[2]) for path in self._states()}
+        mine = [path for path, serial in serials.items() if serial == self._serial]
+        newest = sorted(mine, key=lambda path: (path == current, _modified(path)), reverse=True)
+        for path in (*(path for path, serial in serials.items() if serial < self._serial), *newest[_MOST_JOBS:]):
+            _erased(path)
 
 
 @final
-class _File:
+class _OpenFile:
     def __init__(self, path: Path, lock: Lock) -> None:
         self._path = path
         self._lock = lock
 
     def read(self) -> Kept:
         try:
-            return decode_kept(self._path.read_bytes(), str(self._path))
+            file = _decode_file(self._path)
         except FileNotFoundError:
             return Kept()
+        if not written_here(self._path, boot=file.boot, at=file.at):
+            _log.warning("f2ed: the keys in %s are of another boot or from a backup; new ones are made", self._path)
+            return Kept()
+        return decode_kept(file.kept, str(self._path))
 
     def write(self, kept: Kept) -> None:
-        self._lock.write(self._path, msgspec.msgpack.encode(kept))
+        file = _File(boot_id(), time.time_ns(), msgspec.msgpack.encode(kept))
+        self._lock.write(self._path, msgspec.msgpack.encode(file))
 
 
 def decode_kept(data: object, where: str) -> Kept:
@@ -97,8 +137,25 @@ def decode_kept(data: object, where: str) -> Kept:
         raise ConfigError(f"the kept state in {where} cannot be read ({error}); delete it to start over") from None
 
 
-def _forget_old(folder: Path) -> None:
-    """Erase the states of the oldest jobs. If one continues, its client starts with new keys: no mask repeats."""
-    states = sorted(folder.glob("[0-9a-f]" * 32), key=lambda path: path.stat().st_mtime)
-    for path in states[:-_MOST_JOBS]:
-        path.unlink(missing_ok=True)
+def _decode_file(path: Path) -> _File:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=_File)
+    except ValueError as error:
+        raise ConfigError(f"the kept state in {path} cannot be read ({error}); delete it to start over") from None
+
+
+def _modified(path: Path) -> int:
+    """Return when a file was written; another process may have erased it meanwhile."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _erased(path: Path) -> bool:
+    """Erase a file; say whether there was one."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
