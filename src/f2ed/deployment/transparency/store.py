@@ -67,7 +67,7 @@ class LogFile(NamedTuple):
 
     def _following(self, end: "_End", events: tuple[Event, ...]) -> tuple[Line, bytes]:
         """Return the newest line after these events, and all bytes to be added."""
-        line, data = end.line, end.missing
+        line, parts = end.line, [end.missing]
         if line is not None and line.by != self.by:
             raise ConfigError(
                 f"{self.path} is the log of {author_name(line.by)}, and this is {author_name(self.by)}; name another "
@@ -81,9 +81,9 @@ class LogFile(NamedTuple):
         for event in (*new, *events):
             draft = line_now(self.by, event, after=line, roster=self.roster, serial=self.serial)
             line = signed_line(draft, self.signing_key, lineage=self.lineage)
-            data += write_line(line) + b"\n"
+            parts.append(write_line(line) + b"\n")
         assert line is not None  # noqa: S101  there is a boot line at least
-        return line, data
+        return line, b"".join(parts)
 
     def _rotate(self) -> None:
         if self.path.exists() and self.path.stat().st_size >= self.most_bytes:
