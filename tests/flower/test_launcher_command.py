@@ -83,6 +83,23 @@ def test_flower_gets_absolute_paths_the_check_of_apps_and_a_secret(options, tmp_
     assert pairs["--node-config"].endswith(" partition-id=3")
 
 
+def test_a_node_says_which_apps_it_runs_and_which_risks_its_roster_takes(tmp_path, caplog):
+    caplog.set_level("INFO", "f2ed.flower")
+    bench = Bench(tmp_path, accepted=("evaluate", "leak"))
+    launcher.announce(bench.gate().roster())
+    assert "this node runs clinics/good 1.0.0 (" in caplog.text
+    assert "ACCEPTED RISK evaluate" in caplog.text
+    assert "ACCEPTED RISK leak" in caplog.text
+    bench.approve()
+    launcher.announce(bench.gate().roster())
+    assert "this node runs no app" in caplog.text
+    (tmp_path / "any").mkdir()
+    unpinned = Bench(tmp_path / "any", accepted=("unpinned-app",))
+    unpinned.approve()
+    launcher.announce(unpinned.gate().roster())
+    assert "this node runs ANY APP" in caplog.text
+
+
 def test_apps_get_few_variables_and_no_secrets():
     mine = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "FLWR_HOME": "/old", "DATA": "/data", "HOME": "/root"}
     assert app_environment(mine, ["DATA", "ABSENT"]) == {

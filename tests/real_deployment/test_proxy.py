@@ -5,8 +5,7 @@ import subprocess
 import pytest
 
 from f2ed.deployment.certs import operator_certificate, server_certificate
-from f2ed.records import read
-from tests.real_deployment.federation import APP
+from tests.real_deployment.federation import APP, Federation
 from tests.real_deployment.proxied import Proxied, configured, nginx
 
 pytestmark = pytest.mark.skipif(nginx() is None, reason="nginx is not installed: apt install nginx-light")
@@ -58,10 +57,12 @@ def deployment(tmp_path_factory):
 
 
 def test_a_round_completes_through_the_proxy(deployment):
-    records = deployment.folder / "run.jsonl"
-    given = {"f2ed-roster": str(deployment.roster_path), "f2ed-records": str(records)}
-    lines = list(deployment.run(APP, given))
-    assert [each.crowd for each in read(records).rounds] == [3], "\n".join(lines[-20:])
+    run = Federation(deployment, "through").begin().ready()
+    run.ask()
+    record = run.result()
+    run.end()
+    assert record.crowd == 3
+    assert run.equals_the_survivors([range(3)])
 
 
 def test_without_the_proxy_the_superlink_lets_anybody_in(deployment):

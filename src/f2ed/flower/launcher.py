@@ -27,12 +27,14 @@ from flwr.supernode.fleet_http_connection import http_request_response
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
+from f2ed.deployment.apps import is_unpinned
+from f2ed.deployment.roster import Roster
 from f2ed.flower.pinning import REFUSED, Gate
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 from f2ed.flower.selftest import check_flower
 
-__all__ = ["NodeOptions", "app_command", "app_environment", "check_options", "guard_flower", "start"]
+__all__ = ["NodeOptions", "announce", "app_command", "app_environment", "check_options", "guard_flower", "start"]
 
 _log = getLogger("f2ed.flower")
 
@@ -78,6 +80,7 @@ def start(options: NodeOptions) -> None:
     gate = Gate(options.roster, options.authority)
     guard_flower(gate)
     check_flower(gate)
+    announce(gate.roster())
     home = Path(tempfile.mkdtemp(prefix="f2ed-node-"))
     _at_the_end(lambda: shutil.rmtree(home, ignore_errors=True))
     trusted, secret = home / "trusted.yaml", os.urandom(32)
@@ -129,6 +132,15 @@ def guard_flower(gate: Gate) -> None:
         replace(self._client, "follow_redirects", False)
 
     replace(fleet_http_client.FleetHttpClient, "__init__", without_redirects)
+
+
+def announce(roster: Roster) -> None:
+    """Log which apps may run, and which risks the roster takes."""
+    apps = ", ".join(f"{app.name} ({app.sha256.hex()[:16]}…)" for app in roster.apps)
+    apps = apps or ("ANY APP" if is_unpinned(roster) else "no app")
+    _log.info("f2ed: roster %r, serial %s: this node runs %s", roster.name, roster.serial, apps)
+    for risk in roster.accepted:
+        _log.warning("f2ed: ACCEPTED RISK %s, by the roster %r, serial %s", risk, roster.name, roster.serial)
 
 
 def app_command(user: str, command: Sequence[str]) -> list[str]:
