@@ -330,6 +330,8 @@ def test_a_signing_says_who_waits_and_what_each_way_out_would_reveal(begun, caps
     assert "  shards: 2 → 1\n" in said
     assert "    0.25 → 0.25  clinic_3, who left\n" in said
     assert "3 clients wait and take no part" in said
+    verify(begun / "roster.json", authority=begun / "authority.pub")
+    assert "Clients that wait for a group: " in capsys.readouterr().out
     assert "groups of all who wait: 3 clients, too few for a group of 4" in said
     assert "new groups for everyone: the sums over all groups that ever were determine the update of clinic_3" in said
     assert "groups of those who never were in one: 0 clients, too few" in said

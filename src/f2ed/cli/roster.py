@@ -28,6 +28,7 @@ from f2ed.deployment.roster import (
     signed,
     write_roster,
 )
+from f2ed.deployment.roster.groups import check_groups
 from f2ed.deployment.roster.leak_text import group_lines
 from f2ed.deployment.roster.regroup import DEFAULT_SIZE, Regroup, options
 from f2ed.deployment.roster.signing import check_authority
@@ -273,6 +274,7 @@ def verify(
     found = read_roster(path)
     try:
         check_signature(found, read_public(authority))
+        check_groups(found)
     except PeerError as error:
         raise ConfigError(str(error)) from None
     if json:
@@ -282,6 +284,7 @@ def verify(
         f"{found.name}, serial {found.serial}: {len(found.clients)} clients in {found.shards} shards, "
         f"min_crowd {found.min_crowd}, mode {found.mode}, at most {found.colluders} colluders in a shard, new keys "
         f"every {found.key_rounds} rounds. The signature is valid.",
+        *([f"Clients that wait for a group: {', '.join(map(str, found.waiting))}."] if found.waiting else []),
         f"Nodes follow it until {found.expires or 'another is signed'}. Its digest is {found.digest.hex()}.",
         *(f"ACCEPTED RISK: {risk}" for risk in found.accepted),
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),

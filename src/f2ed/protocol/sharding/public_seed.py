@@ -3,7 +3,8 @@
 First everyone publishes `commit(share)`, then, once all commitments are there, everyone publishes the share
 itself, and `combine` checks and mixes them. One honest share that is random makes the seed random, with one
 known limit: the party that reveals last sees the seed first and may abort. `combine` then refuses and names the
-missing parties; the drawing is repeated without them, so aborting buys one more draw at the cost of participation.
+missing parties. Repeat the draw a few times at most: each abort is one more draw for whoever aborts, and m parties that
+may abort one after the other have up to 2^m. Rosters use a chain that the authority committed to (`chain.py`) instead.
 
 The context binds a commitment to its job: use the roster's hash and the epoch, and start only after the
 roster is closed, since ids chosen in sight of the seed could be chosen for the assignment they lead to.
