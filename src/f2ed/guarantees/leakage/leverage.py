@@ -25,8 +25,8 @@ _ZERO = 1e-9
 def leverages(rows: Iterable[Row]) -> dict[ClientId, float]:
     """Return the leverage of every client in the rows.
 
-    Rows that share no client are solved apart: fixed groups cost nothing. 800 connected rows over 4,000 clients take some
-    seconds.
+    Rows that share no client are solved apart: fixed groups cost nothing. 800 connected rows over 4,000 clients take
+    some seconds.
     """
     found: dict[ClientId, float] = {}
     for several in _connected(rows):
