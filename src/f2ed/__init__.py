@@ -9,7 +9,7 @@ estimate, audit = f2ed.robust_secure_mean(exchange, assignment, estimator, task)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from f2ed.core.errors import ConfigError, F2edError, MissingExtra, PeerError, Refusal
+from f2ed.core.errors import ConfigError, F2edError, MissingExtra, OutageError, PeerError, Refusal
 from f2ed.estimators import (
     Bulyan,
     Estimate,
@@ -52,6 +52,7 @@ __all__ = [
     "MissingExtra",
     "MultiKrum",
     "Noise",
+    "OutageError",
     "PeerError",
     "Protocol",
     "Refusal",

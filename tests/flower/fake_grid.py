@@ -194,7 +194,16 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
 
 def server(roster, **settings):
     return F2ed(
-        **{"roster": roster, "estimator": Mean(), "min_crowd": 3, "deadline": 0.2, "train_deadline": 0.2} | settings
+        **{
+            "roster": roster,
+            "estimator": Mean(),
+            "min_crowd": 3,
+            "deadline": 0.2,
+            "train_deadline": 0.2,
+            "max_wait": 2,
+            "max_skipped": 1,
+        }
+        | settings
     )
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from f2ed import Mean, PeerError
+from f2ed import Mean, OutageError, PeerError
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.roster import read_roster, round_task, write_roster
 from f2ed.flower import F2ed, context
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, read_reply, write
-from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, opened, real_roster, user_app
+from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_roster, user_app
 from tests.protocol.secagg.agree import agree
 
 RUN = 7
@@ -189,6 +189,7 @@ def test_states_of_a_node_are_for_its_own_eyes(shard, tmp_path):
 def test_a_server_with_another_roster_is_told_so(shard, tmp_path):
     (tmp_path / "new").mkdir()
     other, _ = real_roster(tmp_path / "new", 6, shards=2)
-    leader = F2ed(roster=other, estimator=Mean(), min_crowd=3, deadline=0.2, wait_for_nodes=0)
-    leader.start(FakeGrid(shard.nodes, RUN), model(), num_rounds=1)
-    assert opened(leader, 0) == []
+    leader = F2ed(roster=other, estimator=Mean(), min_crowd=3, deadline=0.2, wait_for_nodes=0, max_wait=0)
+    with pytest.raises(OutageError, match="0 of 2 shards can open"):
+        leader.start(FakeGrid(shard.nodes, RUN), model(), num_rounds=1)
+    assert not leader.records

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
-from f2ed import ConfigError, Encoding, FilterL2
+from f2ed import ConfigError, Encoding, FilterL2, OutageError
 from f2ed.flower.arrays import tensor_sizes
 from f2ed.flower.wire import reply_bytes, reply_content
 from tests.flower.fake_grid import (
@@ -58,14 +58,14 @@ def test_after_set_up_a_round_is_one_exchange(federation):
     first = grid.pushes
     grid, _, roster = federation(run_id=8)
     server(roster).start(grid, model(), num_rounds=6)
-    assert grid.pushes == first + 5
+    assert grid.pushes == first + 5 * 2, "shards are asked on their own"
 
 
 def test_keys_are_changed_after_as_many_rounds_as_were_set(federation):
     grid, _, roster = federation(signed={"key_rounds": 2})
     server(roster, key_rounds=2).start(grid, model(), num_rounds=4)
-    # Who are you; keys, ciphertexts, chains and upload, upload; the same again.
-    assert grid.pushes == 1 + 5 + 5
+    # Who are you; in each of two shards keys, ciphertexts, chains and upload, upload; the same again.
+    assert grid.pushes == 1 + 2 * (5 + 5)
 
 
 @pytest.mark.usefixtures("simulated")
@@ -259,10 +259,12 @@ def test_flowers_own_arguments_are_understood(federation, caplog):
 
 def test_too_few_shards_skip_the_round_and_say_so(federation, caplog):
     grid, nodes, roster = federation()
-    nodes[roster.assignment(0).shards[0][0]].connected = False
-    leader = server(roster, min_shards=2, wait_for_nodes=0)
-    result = leader.start(grid, model(), num_rounds=1)
-    assert vector(result.arrays).tobytes() == vector(model()).tobytes()
+    nodes[roster.assignment(0).shards[0][0]].tamper = lambda message, reply: (
+        reply if "hello" in message.content["f2ed"] else None
+    )
+    leader = server(roster, min_shards=2, max_skipped=1)
+    with pytest.raises(OutageError, match="round 1 was skipped 1 times in a row, the last time because 1 rows opened"):
+        leader.start(grid, model(), num_rounds=1)
     assert leader.records[0].skipped == "1 rows opened, at least 2 are required"
     assert "round 1: SKIPPED, the model is unchanged: 1 rows opened, at least 2" in caplog.text
     assert "1 of 2 shards opened" in caplog.text
@@ -274,6 +276,7 @@ def test_too_few_shards_skip_the_round_and_say_so(federation, caplog):
         ({"min_crowd": 4}, "hide each update among 3, fewer than min_crowd = 4"),
         ({"malicious": 1}, "can contaminate half"),
         ({"shards": 3}, "signed for 2"),
+        ({"min_shards": 3}, "min_shards = 3, and the roster has 2 shards"),
         ({"schedule": "every-round"}, "signed for 'fixed'"),
         ({"secure": False}, "in the clear"),
     ],

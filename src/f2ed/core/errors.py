@@ -14,7 +14,17 @@ and one warning, `LeakWarning`: the settings work, but expose single clients.
 Every message states what was found, what was expected and what to do.
 """
 
-__all__ = ["ConfigError", "F2edError", "LeakWarning", "MissingExtra", "PeerError", "Refusal", "SettingError"]
+__all__ = [
+    "BusyError",
+    "ConfigError",
+    "F2edError",
+    "LeakWarning",
+    "MissingExtra",
+    "OutageError",
+    "PeerError",
+    "Refusal",
+    "SettingError",
+]
 
 
 class F2edError(Exception):
@@ -23,6 +33,10 @@ class F2edError(Exception):
 
 class ConfigError(F2edError):
     """The request cannot work."""
+
+
+class BusyError(ConfigError):
+    """Another process holds a lock."""
 
 
 class MissingExtra(ConfigError):
@@ -36,6 +50,10 @@ class MissingExtra(ConfigError):
 
 class SettingError(ConfigError, ValueError):
     """A setting has a wrong type or is out of range; read from a file, msgspec adds its path."""
+
+
+class OutageError(F2edError):
+    """Too few clients took part for too long."""
 
 
 class PeerError(F2edError):

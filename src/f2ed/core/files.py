@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar, final
 
 import msgspec
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import BusyError, ConfigError
 
 __all__ = ["Held", "Lock", "StoredValue", "append", "locked", "write_atomic"]
 
@@ -74,7 +74,7 @@ class Lock(NamedTuple):
 
 @contextmanager
 def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lock]:
-    """Hold the lock of a file; wait for it, at most `wait` seconds if given, then raise `ConfigError`.
+    """Hold the lock of a file; wait for it, at most `wait` seconds if given, then raise `BusyError`.
 
     The lock is a file beside it that ends in .lock and covers all files of the same stem. It is empty and stays there:
     who removes a lock file lets a second process in. The lock ends with the process that holds it, so unfinished writes
@@ -88,7 +88,7 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lo
     except OSError as error:
         raise ConfigError(f"{lock} cannot be created: {error.strerror}; {remedy}") from None
     if held is None:
-        raise ConfigError(f"another process is using {path}; wait until it has finished, or {remedy}")
+        raise BusyError(f"another process is using {path}; wait until it has finished, or {remedy}")
     try:
         with _folder_locked(path.parent):
             for unfinished in path.parent.glob(f"{escape(path.stem)}.*.new"):

@@ -1,6 +1,7 @@
 """The journal of a deployment: its records, in the format that simulations write, and the lines of its log."""
 
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from logging import INFO, WARNING, getLogger
@@ -55,6 +56,13 @@ class RoundOutcome(NamedTuple):
     errors: dict[ClientId, str]
     """Why a client did not answer, where more is known than the protocol, which saw only silence."""
     seconds: Seconds
+    model_bytes: int = 0
+    """What the models took that were sent to the clients."""
+    late: Mapping[ClientId, str] = {}
+    """Clients whose reply to an earlier round came after its deadline."""
+    quarantined: Mapping[ClientId, str] = {}
+    unled: tuple[int, int] | None = None
+    """The first and last number of the protocol before this round that this run did not lead."""
 
 
 def run_header(
@@ -80,6 +88,7 @@ def run_header(
         seed=seed or 0,
         forecast=leak_forecast(settings, rounds=rounds),
         noise=_noise_record(settings, dimension, rounds),
+        names=settings.names,
         started=_now(),
     )
 
@@ -107,6 +116,7 @@ class Journal:
         header: RunHeader,
         path: Path | None,
         *,
+        done: int,
         history: History,
         last: RoundRecord | None,
     ) -> None:
@@ -115,17 +125,18 @@ class Journal:
         self._header = header
         self._leak = OpenedMeter(settings.roster, history.opened, history.rounds)
         announce(header, settings.roster)
-        self._file = None if path is None else RecordFile(path, header, done=history.rounds, last=last)
+        self._file = None if path is None else RecordFile(path, header, done=done, last=last)
 
-    def describe(self, outcome: RoundOutcome) -> RoundRecord:
-        """Return the record of a round and charge what it cost."""
+    def describe(self, outcome: RoundOutcome, *, round_: int = 0, attempts: tuple[str, ...] = ()) -> RoundRecord:
+        """Return the record of a round and charge what it cost; `attempts` at it were skipped before."""
         audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
         number = self.history.rounds
         leak = self._leak.observe(OpenedSum.all_of(audit, self._settings.roster, number + 1))
         self.history = History(self.history.ledger.charge(audit.privacy_costs), number + 1, self._leak.sums)
         return _round_record(
             outcome,
-            number=number,
+            round_=round_,
+            attempts=attempts,
             guarantee="nothing" if held is None else held.region,
             leak=leak,
             dp_epsilon=self._dp_epsilon(audit),
@@ -136,6 +147,13 @@ class Journal:
         _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
+        if record.unled is not None:
+            _log.info(
+                "f2ed: this round has number %s in the protocol; numbers %s to %s were not led by this run: earlier "
+                "runs used them, or a crash cut one off",
+                record.number,
+                *record.unled,
+            )
 
     def write(self, record: RoundRecord) -> None:
         """Put a round on file."""
@@ -154,7 +172,8 @@ class Journal:
 def _round_record(
     outcome: RoundOutcome,
     *,
-    number: int,
+    round_: int,
+    attempts: tuple[str, ...],
     guarantee: Region,
     leak: LeakReading,
     dp_epsilon: float | dict[ClientId, float] | None,
@@ -170,7 +189,12 @@ def _round_record(
     dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
     clients = sum(len(each.members) for each in audit.shards)
     return RoundRecord(
-        round=number,
+        round=round_,
+        number=audit.round,
+        unled=outcome.unled,
+        attempts=attempts,
+        late=dict(outcome.late),
+        quarantined=dict(outcome.quarantined),
         skipped=outcome.result.skipped,
         weights=weights,
         excluded=dict(sorted(excluded.items())),
@@ -183,7 +207,7 @@ def _round_record(
         clipped=sum(each.clipped for each in audit.shards),
         shortened=sum(each.shortened for each in audit.shards),
         bytes_up=round(sum(each.bytes_up for each in audit.shards) / clients),
-        bytes_down=round(sum(each.bytes_down for each in audit.shards) / clients),
+        bytes_down=round((outcome.model_bytes + sum(each.bytes_down for each in audit.shards)) / clients),
         guarantee=guarantee,
         dp_epsilon=dp_epsilon,
         leak=leak,
@@ -211,9 +235,17 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
     if rejected := _rejected(record):
         parts.append(f"rejected: shard {', '.join(map(str, rejected))}")
     if record.dropped:
-        names = "; ".join(f"client {client}: {why}" for client, why in list(record.dropped.items())[:3])
-        parts.append(f"{len(record.dropped)} dropped ({names})")
+        named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
+        parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")
+    if record.quarantined:
+        parts.append(f"in quarantine: client {', '.join(map(str, record.quarantined))}")
+    if record.attempts:
+        parts.append(f"after {len(record.attempts)} skipped attempts")
     return "; ".join([*parts, f"{record.seconds.total:.1f} s"])
+
+
+def _name(header: RunHeader, client: ClientId) -> str:
+    return f" ({header.names[client]})" if client in header.names else ""
 
 
 def _rejected(record: RoundRecord) -> list[int]:
@@ -231,7 +263,14 @@ class RecordFile:
     def __init__(self, path: Path, header: RunHeader, *, done: int, last: RoundRecord | None = None) -> None:
         """Begin the file, or continue it after `done` rounds, of which `last` may not have been written."""
         self._path = path
-        written = self._continue(header, done) if path.exists() else self._begin(header)
+        if path.is_dir():
+            raise ConfigError(f"the records {path} is a folder; name a file")
+        try:
+            written = self._continue(header, done) if path.exists() else self._begin(header)
+        except OSError as error:
+            raise ConfigError(
+                f"the records {path} cannot be written: {error.strerror}; name another file, or make it writable"
+            ) from None
         if last is not None and last.round >= written:
             self.write(last)
 

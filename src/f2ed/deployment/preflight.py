@@ -10,7 +10,7 @@ from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.records import LeakForecast, RunHeader, text
 
-__all__ = ["announce", "check", "leak_forecast", "noise_forecast"]
+__all__ = ["announce", "check", "leak_forecast", "min_shards", "noise_forecast"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -35,6 +35,18 @@ def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee
     for each in wrong:
         _log.warning("f2ed: NO GUARANTEE, as accepted: %s", each)
     return held
+
+
+def min_shards(roster: Roster, malicious: int, given: int | None) -> int:
+    """Return how many shards must open; by default two per assumed attacker plus one, and refuse what never happens."""
+    if given is None:
+        return min(2 * malicious + 1, roster.shards)
+    if not 1 <= given <= roster.shards:
+        raise ConfigError(
+            f"min_shards = {given}, and the roster has {roster.shards} shards; choose a number from 1 to "
+            f"{roster.shards}, or every round is skipped"
+        )
+    return given
 
 
 def announce(header: RunHeader, roster: Roster) -> None:

@@ -14,6 +14,7 @@ from f2ed.protocol.aggregation import Protocol, Task
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg.schemes import Clear
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["FOLLOWED_IN_TESTS", "ServerSettings", "Stated", "check_roster"]
 
@@ -51,6 +52,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.secure:
             return 1
         return self.protocol.quorum_for(self.mode, self.roster.smallest_shard).min_crowd
+
+    @property
+    def names(self) -> dict[ClientId, str]:
+        """Every client's name."""
+        return {entry.id: entry.name for entry in self.roster.clients}
+
+    def min_crowd_of(self, members: int) -> int:
+        """Return how many members of a shard of this size must take part for its sum to be opened."""
+        mode = self.protocol.mode_for(members) if self.secure else Clear.mode
+        return self.protocol.quorum_for(mode, members).min_crowd
 
     def guarantee(self, opened: int) -> Guarantee | None:
         """Return what holds with this many open shards; None with none."""

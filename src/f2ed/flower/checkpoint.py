@@ -34,6 +34,8 @@ class Progress(NamedTuple):
     """Of the last round, in case a crash comes before it is on file."""
     following: int = 0
     """The number of the next round in the protocol, which counts over all runs."""
+    attempts: tuple[str, ...] = ()
+    """Attempts at the next round that were skipped."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     history: History
     record: RoundRecord | None
     following: int | None = None
+    attempts: tuple[str, ...] = ()
 
 
 def save(path: Path, progress: Progress, *, roster: str) -> None:
@@ -79,6 +82,7 @@ def save(path: Path, progress: Progress, *, roster: str) -> None:
         history=progress.history,
         record=progress.record,
         following=progress.following,
+        attempts=progress.attempts,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, msgspec.msgpack.encode(stored))
@@ -111,6 +115,7 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
         history=found.history,
         record=found.record,
         following=found.round if found.following is None else found.following,
+        attempts=found.attempts,
     )
 
 

@@ -1,24 +1,31 @@
 """One round over Flower: from the model to the next one, by way of shard means that the server may see."""
 
 import time
+from logging import getLogger
 from typing import NamedTuple
 
 from flwr.app import ArrayRecord, ConfigRecord
 
+from f2ed.core.errors import ConfigError
 from f2ed.deployment.journal import RoundOutcome
+from f2ed.deployment.pace import Pace
+from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import ServerLog
 from f2ed.flower.arrays import moved
+from f2ed.flower.attendance import Attendance
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import EpochKeys, ServerStep, shard_means
-from f2ed.protocol.secagg import scheme_of
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
+from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
 __all__ = ["RoundLeader"]
+
+_log = getLogger("f2ed.flower")
 
 
 class RoundLeader(NamedTuple):
@@ -26,6 +33,8 @@ class RoundLeader(NamedTuple):
 
     connection: Connection
     registry: NodeRegistry
+    pace: Pace
+    quarantine: Quarantine
     job: str
     settings: ServerSettings
     step: ServerStep
@@ -34,32 +43,22 @@ class RoundLeader(NamedTuple):
     log: ServerLog | None = None
 
     def lead(
-        self, progress: Progress, train_config: ConfigRecord, deadlines: Deadlines
+        self, progress: Progress, attendance: Attendance, train_config: ConfigRecord, deadlines: Deadlines
     ) -> tuple[ArrayRecord, RoundOutcome]:
         """Lead the round after those that are finished; return the model after it, and what happened.
 
         The protocol numbers rounds over all runs of the federation, so its number may be larger than the run's.
         """
-        round_ = progress.round
+        round_, number = progress.round, attendance.number
         began = time.monotonic()
-        config = ConfigRecord({**train_config, SERVER_ROUND: round_ + 1})
-        present = self.registry.present(deadline=deadlines.step)
-        exchange = RoundExchange(
-            self.connection,
-            present,
-            number=round_ + 1,  # The protocol counts from 0, Flower's users from 1.
-            model=train_input(progress.arrays, config).digest(self.registry.run_config()),
-            arrays=progress.arrays,
-            config=config,
-            deadlines=deadlines,
-        )
-        number = self.registry.next_round(progress.following, malicious=self.settings.malicious)
+        late = self._late_replies()
+        exchange = self._exchange(progress, attendance, train_config, deadlines)
         assignment = self.settings.roster.assignment(number)
         task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.coordinates)
-        # With several steps in lockstep, a slow shard would delay the others.
-        modes = {task.protocol.mode_for(len(shard)) for shard in assignment.shards}
-        independent = any(scheme_of(mode).several_steps for mode in modes)
-        means, audit = shard_means(exchange, assignment, task, keys=self.keys, independent=independent)
+        # Each shard has its own deadlines, and none waits for another; meanwhile nodes that come back say hello.
+        means, audit = shard_means(
+            exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
+        )
         opened = time.monotonic()
         result = self.step(means, progress.step, round_=round_)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
@@ -67,4 +66,68 @@ class RoundLeader(NamedTuple):
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
-        return arrays, RoundOutcome(audit, result, exchange.errors, seconds)
+        self._count_faults(audit, attendance, exchange, round_ + 1)
+        return arrays, RoundOutcome(
+            audit,
+            result,
+            exchange.errors,
+            seconds,
+            model_bytes=exchange.bytes_of_models,
+            late=late,
+            quarantined=self.quarantine.left_out(),
+            unled=_unled(progress, number),
+        )
+
+    def check_alone(self, progress: Progress) -> None:
+        """Refuse to go on if clients have answered later rounds than this run has led: those of another run."""
+        last, malicious = progress.following - 1, self.settings.malicious
+        claims = sorted((self.registry.last_of(client) for client in self.registry.claims_beyond(last)), reverse=True)
+        if len(claims) > (liars := max(1, malicious)):
+            raise ConfigError(
+                f"another run of {self.settings.roster.name!r} is under way: {len(claims)} clients have answered its "
+                f"round {claims[liars]}, and this run has led rounds up to {last}. Stop one of the two; this one ends "
+                f"here, after {progress.round} rounds"
+            )
+
+    def _exchange(
+        self, progress: Progress, attendance: Attendance, train_config: ConfigRecord, deadlines: Deadlines
+    ) -> RoundExchange:
+        self.pace.begin_round()
+        config = ConfigRecord({**train_config, SERVER_ROUND: progress.round + 1})
+        return RoundExchange(
+            self.connection,
+            attendance.nodes,
+            absent=attendance.absent,
+            number=progress.round + 1,  # The protocol counts from 0, Flower's users from 1.
+            model=train_input(progress.arrays, config).digest(self.registry.run_config()),
+            arrays=progress.arrays,
+            config=config,
+            deadlines=deadlines,
+            pace=self.pace,
+        )
+
+    def _late_replies(self) -> dict[ClientId, str]:
+        """Return who answered an earlier round after its deadline; their nodes are free again."""
+        found = {}
+        for node, round_, seconds in self.connection.late_replies():
+            self.registry.resume(node)
+            client = self.registry.client_of(node)
+            if client is not None:
+                found[client] = f"its reply in round {round_} took {seconds:.0f} s, too late to be used"
+                _log.warning("f2ed: client %s (%s): %s", client, self.settings.names[client], found[client])
+        return found
+
+    def _count_faults(self, audit: Audit, attendance: Attendance, exchange: RoundExchange, round_: int) -> None:
+        """Take down who failed: these say hello again before they are asked, and are left out if it goes on."""
+        dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
+        faults = {c: exchange.errors.get(c, why) for c, why in dropped.items() if c in attendance.nodes}
+        good = [client for client in attendance.nodes if client not in faults]
+        reasons = {client: f"round {round_}: {why}" for client, why in faults.items()}
+        self.registry.suspend(faults, attendance.nodes, reasons)
+        for client in self.quarantine.after_round(reasons, good):
+            self.pace.forget(client)
+
+
+def _unled(progress: Progress, number: int) -> tuple[int, int] | None:
+    """Return the first and last number of the protocol that this federation used without this run, if any."""
+    return (progress.following, number - 1) if number > progress.following else None

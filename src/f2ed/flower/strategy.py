@@ -17,20 +17,24 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, OutageError
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
-from f2ed.deployment.journal import Journal, run_header
+from f2ed.deployment.journal import Journal, RoundOutcome, run_header
+from f2ed.deployment.pace import Pace
+from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import tensor_sizes
+from f2ed.flower.attendance import Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import check_start
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import RoundLeader
+from f2ed.flower.run_lock import sole_run
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.secagg import ModeChoice
@@ -40,7 +44,6 @@ __all__ = ["F2ed"]
 
 _log = getLogger("f2ed.flower")
 
-_POLL = 0.5
 _DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
 
@@ -69,7 +72,10 @@ class F2ed:
         delta: float = 1e-5,
         deadline: float = 120.0,
         train_deadline: float = 3600.0,
+        min_deadline: float = 30.0,
         wait_for_nodes: float = 300.0,
+        max_wait: float = 3600.0,
+        max_skipped: int = 10,
         key_rounds: int | None = None,
         checkpoint: str | Path | None = None,
         records: str | Path | None = None,
@@ -84,8 +90,9 @@ class F2ed:
         must match it, since nodes follow theirs alone. Only simulated nodes take clips, bits and noise from here.
         `malicious` is the assumed number of attackers, by default as many shards as the estimator tolerates. With fewer
         than `min_shards` open shards a round is skipped; the default is two per assumed attacker plus one. Deadlines
-        are in seconds and apply to each step: `train_deadline` where clients train, `deadline` elsewhere. `delta` is
-        what the epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the
+        are in seconds and apply to each step. They follow the times that most clients need, between `min_deadline` and
+        `train_deadline` where clients train, `deadline` elsewhere. With too few clients a round does not begin; after
+        `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the
         records. `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the
         clear: only simulated clients accept it.
         """
@@ -115,15 +122,16 @@ class F2ed:
             encoding=stated.encoding(signed),
             noise=stated.noise(signed, delta=delta),
             malicious=assumed,
-            min_shards=2 * assumed + 1 if min_shards is None else min_shards,
+            min_shards=preflight.min_shards(signed, assumed, min_shards),
             secure=secure,
         )
         self.roster = signed
         self.records: list[RoundRecord] = []
-        """One for each round that this object has led."""
+        """One for each round that this object has led, and one for each attempt that was skipped."""
         self._seed = seed
-        self._deadlines = Deadlines(deadline, train_deadline)
-        self._wait_seconds = wait_for_nodes
+        self._deadlines = Deadlines(deadline, train_deadline, min_deadline)
+        self._waits = Waits(wait_for_nodes, max_wait)
+        self._max_skipped = max_skipped
         self._checkpoint = Path(checkpoint) if checkpoint else None
         self._records = Path(records) if records else None
         self._heads = None if is_test(signed) else Heads(signed)
@@ -151,27 +159,64 @@ class F2ed:
             _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
         config = train_config or ConfigRecord()
         check_start(self.roster.training, initial_arrays, config)
+        with sole_run([path for path in (self._checkpoint, self._records) if path], grid.run.run_id) as note:
+            return self._lead(grid, initial_arrays, num_rounds, config, evaluate_fn, note)
+
+    def _lead(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int,
+        train_config: ConfigRecord,
+        evaluate_fn: EvaluateFn | None,
+        note: Callable[[int], None],
+    ) -> Result:
         progress = self._resumed(initial_arrays)
         result = Result(arrays=progress.arrays)
         metrics = _evaluated(evaluate_fn, progress, result)
         leader = self._leader(grid, progress)
         journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.coordinates)
-        if progress.round < num_rounds:
-            self._wait_for_nodes(leader)
+        muster = Muster(leader.registry, leader.quarantine, self._settings, self._waits)
+        skipped = 0
         while progress.round < num_rounds:
-            arrays, outcome = leader.lead(progress, config, self._deadlines)
-            record = journal.describe(outcome)
-            progress = Progress(
-                round=progress.round + 1,
-                arrays=arrays,
-                seed=progress.seed,
-                step=outcome.result.state,
-                history=journal.history,
-                record=record,
-                following=outcome.audit.round + 1,
-            )
-            self._publish(progress, journal, evaluate_fn, result)
+            note(progress.round + 1)
+            attendance = muster(progress.following, finished=progress.round)
+            if self.records:
+                leader.check_alone(progress)
+            arrays, outcome = leader.lead(progress, attendance, train_config, self._deadlines)
+            progress = self._after(progress, arrays, outcome, journal)
+            if outcome.result.skipped is None:
+                skipped = 0
+                self._publish(progress, journal, evaluate_fn, result)
+            else:
+                skipped += 1
+                self._check_skipped(skipped, progress)
         return result
+
+    def _after(self, before: Progress, arrays: ArrayRecord, outcome: RoundOutcome, journal: Journal) -> Progress:
+        """Return how far the run is after a round; one that was skipped does not count, and is led again."""
+        record = journal.describe(outcome, round_=before.round, attempts=before.attempts)
+        self.records.append(record)
+        journal.log(record)
+        progress = before._replace(
+            step=outcome.result.state, history=journal.history, following=outcome.audit.round + 1
+        )
+        if record.skipped is None:
+            progress = progress._replace(round=before.round + 1, arrays=arrays, record=record, attempts=())
+        else:
+            attempt = f"number {record.number}, ended {record.ended}: {record.skipped}"
+            progress = progress._replace(attempts=(*before.attempts, attempt))
+        if self._checkpoint:
+            checkpoints.save(self._checkpoint, progress, roster=self.roster.name)
+        return progress
+
+    def _check_skipped(self, skipped: int, progress: Progress) -> None:
+        if skipped >= self._max_skipped:
+            raise OutageError(
+                f"round {progress.round + 1} was skipped {skipped} times in a row, the last time because "
+                f"{self.records[-1].skipped}. See the log for the clients that dropped out, then run again; with a "
+                f"checkpoint the run continues after round {progress.round}"
+            )
 
     def _resumed(self, initial: ArrayRecord) -> Progress:
         found = self._checkpoint and checkpoints.load(self._checkpoint, roster=self.roster.name, like=initial)
@@ -185,11 +230,14 @@ class F2ed:
 
     def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
         settings, job = self._settings, self.roster.job(grid.run.run_id)
-        connection = Connection(grid, self._heads)
+        connection, pace = Connection(grid, self._heads), Pace(malicious=settings.malicious)
         tensors = tensor_sizes(progress.arrays)
         return RoundLeader(
             connection,
-            NodeRegistry(connection, self.roster, job),
+            NodeRegistry(connection, self.roster, job, pace=pace, deadlines=self._deadlines),
+            pace,
+            # A node that is not asked for more than `skip` rounds could not come back.
+            Quarantine(settings.names, longest=min(32, self.roster.skip // 2)),
             job,
             settings,
             ServerStep(settings.estimator, tensors=tensors, min_rows=settings.min_shards, seed=progress.seed),
@@ -211,28 +259,15 @@ class F2ed:
                 versions={"flwr": version("flwr")},
             ),
             self._records,
+            done=progress.round,
             history=progress.history,
             last=last,
         )
 
-    def _wait_for_nodes(self, leader: RoundLeader) -> None:
-        """Wait until all clients on the roster are connected, or for as long as was set."""
-        until = time.monotonic() + self._wait_seconds
-        wanted = len(self.roster.clients)
-        while len(leader.connection.node_ids()) < wanted and time.monotonic() < until:
-            time.sleep(_POLL)
-        present = leader.registry.present(deadline=self._deadlines.step)
-        if len(present) < wanted:
-            _log.warning("f2ed: %s of %s clients are connected; the others may come later", len(present), wanted)
-
     def _publish(self, progress: Progress, journal: Journal, evaluate_fn: EvaluateFn | None, result: Result) -> None:
-        """Save the checkpoint, evaluate, then write the record: a crash in between loses neither."""
-        if self._checkpoint:
-            checkpoints.save(self._checkpoint, progress, roster=self.roster.name)
+        """Evaluate, then write the record; the checkpoint holds it already, so a crash in between loses nothing."""
         record = progress.record
         assert record is not None  # noqa: S101  a round was led
-        journal.log(record)
-        self.records.append(record)  # The evaluation may look at it.
         result.arrays = progress.arrays
         result.train_metrics_clientapp[progress.round] = MetricRecord(
             {

@@ -1,10 +1,11 @@
 """The protocol's exchange over Flower's grid: requests go out together, replies come in as they arrive.
 
-A client that is not connected, answers with an error, or is late has dropped out; the reason is kept.
+A client that is not connected, answers with an error, or is late has dropped out; the reason is kept. A reply that
+comes after its deadline is reported in a later round, and not used.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from logging import WARNING, getLogger
 from threading import Lock
 from typing import NamedTuple
@@ -13,27 +14,62 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from f2ed.core.errors import PeerError
+from f2ed.deployment.pace import Pace
 from f2ed.deployment.transparency import Heads
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_line, request_content
 from f2ed.protocol.secagg import read_request
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Connection", "Deadlines", "RoundExchange"]
+__all__ = ["Connection", "Deadlines", "LateReply", "Question", "RoundExchange"]
 
 _log = getLogger("f2ed.flower")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
-_BATCH = 8
+_BATCH = 4
 _GRACE = 10.0
-"""A message outlives its deadline by this many seconds, so that a late reply is reported as late, not as unknown."""
+"""A message outlives its latest deadline by this many seconds, so that a late reply is reported as late."""
 
 
 class Deadlines(NamedTuple):
-    """How long nodes may take, in seconds."""
+    """How long nodes may take, in seconds. The deadline of a step adapts to the others between two bounds."""
 
     step: float
+    """At most."""
     train: float
-    """For the step in which they train."""
+    """At most, for the step in which they train."""
+    least: float = 30.0
+    factor: float = 4.0
+    """A reply may take as many times longer than usual."""
+
+    def adapted(self, pace: Pace, step: str, most: float) -> float:
+        """Return the deadline of a step now."""
+        return pace.deadline(step, factor=self.factor, least=min(self.least, most), most=most)
+
+
+class Question(NamedTuple):
+    """A message to a node, and how long the reply may take."""
+
+    content: RecordDict
+    most: float
+    """Seconds, in any case."""
+    deadline: Callable[[], float]
+    """Seconds, which may change while others answer."""
+
+
+class LateReply(NamedTuple):
+    """A reply that came after its deadline."""
+
+    node: int
+    round: str
+    seconds: float
+    """Since it was asked."""
+
+
+class _Unanswered(NamedTuple):
+    node: int
+    round: str
+    since: float
+    until: float
 
 
 class Connection:
@@ -43,39 +79,21 @@ class Connection:
         self._grid = grid
         self._heads = heads
         self._lock = Lock()
+        self._late: dict[str, _Unanswered] = {}
 
     def node_ids(self) -> list[int]:
         """Return the nodes that are connected."""
         with self._lock:
             return list(self._grid.get_node_ids())
 
-    def ask(self, contents: Mapping[int, RecordDict], *, group: str, deadline: float) -> Iterator[tuple[int, Message]]:
-        """Send each node its content and yield (node, reply) in the order of arrival; late nodes are left out."""
-        yield from self.ask_each({node: (content, deadline) for node, content in contents.items()}, group=group)
-
-    def ask_each(
-        self, contents: Mapping[int, tuple[RecordDict, float]], *, group: str
-    ) -> Iterator[tuple[int, Message]]:
-        """Do the same with a deadline of its own for each node."""
-        since = time.monotonic()
+    def push(self, contents: Mapping[int, RecordDict], *, group: str, lifetime: float) -> dict[str, int]:
+        """Send each node its content and return at once, with the node of each message."""
         messages = [
-            Message(content, node, "train", ttl=deadline + _GRACE, group_id=group)
-            for node, (content, deadline) in contents.items()
+            Message(content, node, "train", ttl=lifetime + _GRACE, group_id=group) for node, content in contents.items()
         ]
         with self._lock:
             pushed = list(self._grid.push_messages(messages))
-        waiting = {each: node for each, node in zip(pushed, contents, strict=False) if each}
-        pause = _FIRST_PAUSE
-        while waiting:
-            for reply in self._pull(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    yield node, reply
-            passed = time.monotonic() - since
-            waiting = {each: node for each, node in waiting.items() if contents[node][1] > passed}
-            if waiting:
-                time.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
+        return {each: node for each, node in zip(pushed, contents, strict=False) if each}
 
     def keep_line(self, client: ClientId, reply: Message) -> None:
         """Check and keep the line of its log that a client sent along, or raise `PeerError`; a refusal may have none.
@@ -84,15 +102,48 @@ class Connection:
         """
         line = reply_line(reply)
         if self._heads is not None and (line or not is_refusal(reply_bytes(reply))):
-            self._heads.take(client, line)
+            with self._lock:
+                self._heads.take(client, line)
 
-    def _pull(self, messages: list[str]) -> Iterator[Message]:
+    def pull(self, messages: list[str]) -> Iterator[Message]:
         """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
         for start in range(0, len(messages), _BATCH):
             with self._lock:
                 replies = list(self._grid.pull_messages(messages[start : start + _BATCH]))
             while replies:
                 yield replies.pop()
+
+    def ask(self, questions: Mapping[int, Question], *, group: str) -> Iterator[tuple[int, Message, float]]:
+        """Ask nodes and yield (node, reply, seconds) in the order of arrival; late nodes are left out."""
+        since = time.monotonic()
+        lifetime = max((question.most for question in questions.values()), default=0.0)
+        contents = {node: question.content for node, question in questions.items()}
+        waiting = self.push(contents, group=group, lifetime=lifetime)
+        pause = _FIRST_PAUSE
+        while waiting:
+            for reply in self.pull(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    yield node, reply, time.monotonic() - since
+            passed = time.monotonic() - since
+            for each, node in [(each, node) for each, node in waiting.items() if questions[node].deadline() <= passed]:
+                del waiting[each]
+                self._late[each] = _Unanswered(node, group, since, since + lifetime + _GRACE)
+            if waiting:
+                time.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE)
+
+    def late_replies(self) -> list[LateReply]:
+        """Return the replies that came after their deadline, each once; their content is dropped."""
+        now = time.monotonic()
+        for message in [message for message, each in self._late.items() if each.until < now]:
+            del self._late[message]
+        found = []
+        for reply in self.pull(list(self._late)):
+            each = self._late.pop(reply.metadata.reply_to_message_id, None)
+            if each and not reply.has_error():
+                found.append(LateReply(each.node, each.round, now - each.since))
+        return found
 
 
 class RoundExchange:
@@ -103,29 +154,46 @@ class RoundExchange:
         connection: Connection,
         nodes: Mapping[ClientId, int],
         *,
+        absent: Mapping[ClientId, str],
         number: int,
         model: bytes,
         arrays: ArrayRecord,
         config: ConfigRecord,
         deadlines: Deadlines,
+        pace: Pace,
     ) -> None:
         self._connection = connection
         self._nodes = nodes
+        self._absent = absent
         self._number = number
         self.model = model
         self._arrays = arrays
         self._config = config
         self._deadlines = deadlines
+        self._pace = pace
+        self._model_bytes = sum(len(array.data) for array in arrays.values())
         self.errors: dict[ClientId, str] = {}
         """Why a client did not answer, where more is known than its silence."""
+        self.late: set[ClientId] = set()
+        """Clients that were asked and did not answer in time."""
+        self.models_sent = 0
+
+    @property
+    def bytes_of_models(self) -> int:
+        """What the models took that were sent."""
+        return self.models_sent * self._model_bytes
 
     def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
         """Deliver requests and yield replies in the order of arrival."""
-        self.errors |= {client: "not connected" for client in requests if client not in self._nodes}
         there = {self._nodes[client]: client for client in requests if client in self._nodes}
-        contents = {node: self._content(requests[client]) for node, client in there.items()}
-        for node, reply in self._connection.ask_each(contents, group=str(self._number)) if contents else ():
+        self.errors |= {c: self._absent.get(c, "not connected") for c in requests if c not in self._nodes}
+        steps = {client: _step(requests[client]) for client in there.values()}
+        for client, step in steps.items():
+            self._pace.ask(step, [client])
+        questions = {node: self._question(requests[client], steps[client]) for node, client in there.items()}
+        for node, reply, seconds in self._connection.ask(questions, group=str(self._number)) if questions else ():
             client = there.pop(node)
+            self._pace.observe(steps[client], client, seconds)
             try:
                 heard = reply_bytes(reply)
                 self._connection.keep_line(client, reply)
@@ -134,11 +202,24 @@ class RoundExchange:
                 _log.log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)
             else:
                 yield client, heard
-        self.errors |= {client: f"late: no reply within {contents[node][1]:g} s" for node, client in there.items()}
+        for node, client in there.items():
+            self._give_up(client, steps[client], questions[node].deadline())
 
-    def _content(self, request: bytes) -> tuple[RecordDict, float]:
-        """Return the content of a request, and its deadline."""
+    def _give_up(self, client: ClientId, step: str, deadline: float) -> None:
+        self.errors[client] = f"late: no reply within {deadline:.3g} s"
+        self.late.add(client)
+        self._pace.observe(step, client, deadline)
+
+    def _question(self, request: bytes, step: str) -> Question:
         settings = ConfigRecord({"request": request, "model": self.model})
         if not read_request(request).asks_update:
-            return request_content(settings), self._deadlines.step
-        return request_content(settings, arrays=self._arrays, config=self._config), self._deadlines.train
+            content, most = request_content(settings), self._deadlines.step
+        else:
+            content, most = request_content(settings, arrays=self._arrays, config=self._config), self._deadlines.train
+            self.models_sent += 1
+        return Question(content, most, lambda: self._deadlines.adapted(self._pace, step, most))
+
+
+def _step(request: bytes) -> str:
+    """Return the kind of a request; steps of one kind take about the same time."""
+    return type(read_request(request)).__name__

@@ -171,6 +171,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     """Training samples per client."""
     labels: tuple[tuple[int, ...], ...] | None = None
     """For each client, the number of samples per label."""
+    names: dict[int, str] = {}
+    """Deployment only: the clients' names on the roster."""
 
     @property
     def attacked(self) -> bool:
@@ -222,6 +224,18 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Shards that did not take part, and why: they stayed closed, or were not finite."""
     dropped: dict[int, str] = {}
     """Clients that did not take part, and why."""
+    quarantined: dict[int, str] = {}
+    """Clients that are not asked in the next round since they failed repeatedly: how long, after how many faults, and
+    the last reason."""
+    late: dict[int, str] = {}
+    """Clients whose reply to an earlier round came after its deadline."""
+    attempts: tuple[str, ...] = ()
+    """Deployment only: attempts at this round that were skipped before, with their numbers and reasons."""
+    number: int | None = None
+    """Deployment only: the round's number in the protocol, which counts over all runs of a federation."""
+    unled: tuple[int, int] | None = None
+    """The first and last number before this one that this run did not lead: earlier runs used them, or a crash cut one
+    off. None if there are none."""
     contaminated: tuple[int, ...] | None = None
     """Shards with an attacker among their members; None in a deployment, which cannot know."""
     eigenvalue: float | None = None
@@ -241,7 +255,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     bytes_up: int = 0
     """Sent by a client, on average; the first round of an epoch includes its key exchange."""
     bytes_down: int = 0
-    """Sent to a client by the protocol, on average; the model itself is not counted."""
+    """Sent to a client, on average. In a deployment with the model; a simulation counts the protocol's bytes alone."""
     guarantee: str = ""
     """Where the worst case falls with the shards that opened: theorem, experience or nothing."""
     dp_epsilon: float | dict[int, float] | None = None

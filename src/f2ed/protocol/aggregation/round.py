@@ -1,7 +1,7 @@
 """All shards of a round, in lockstep or each on its own: their means, and a robust mean over those."""
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +18,8 @@ from f2ed.protocol.sharding import Assignment
 __all__ = ["ShardMeans", "robust_secure_mean", "shard_means"]
 
 Result = TypeVar("Result")
+
+_PULSE = 1.0
 
 
 class ShardMeans(NamedTuple):
@@ -55,13 +57,14 @@ def shard_means(
     *,
     keys: EpochKeys | None = None,
     independent: bool = False,
+    meanwhile: Callable[[], None] | None = None,
     threads: int = 2,
 ) -> ShardMeans:
     """Drive all shards, in lockstep or each on its own, and return the means of those that opened.
 
     With `keys`, a dictionary to keep between rounds, the members of a shard agree on keys once per epoch, where its
-    scheme keeps any. `independent` shards need an exchange that may be called from several threads; `threads` unmask
-    one sum.
+    scheme keeps any. `independent` shards need an exchange that may be called from several threads; `meanwhile` is
+    called every second until all of them are done. `threads` unmask one sum.
     """
     book: EpochKeys = {} if keys is None else keys
     means = np.empty((len(assignment.shards), task.coordinates), np.float32)
@@ -71,8 +74,7 @@ def shard_means(
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
-        with ThreadPoolExecutor(len(shards)) as pool:
-            list(pool.map(lambda shard: lockstep(exchange, [shard.conversation]), shards))
+        _drive_each(exchange, shards, meanwhile)
     else:
         lockstep(exchange, [shard.conversation for shard in shards])
     _remember(book, shards)
@@ -89,6 +91,17 @@ def shard_means(
         if row != index:
             means[row] = means[index]
     return ShardMeans(means[: len(audit.opened)], audit)
+
+
+def _drive_each(exchange: Exchange, shards: Sequence[Shard], meanwhile: Callable[[], None] | None) -> None:
+    """Drive every shard in a thread of its own, so that none waits for another."""
+    with ThreadPoolExecutor(len(shards)) as pool:
+        running = [pool.submit(lockstep, exchange, [shard.conversation]) for shard in shards]
+        while wait(running, timeout=_PULSE).not_done:
+            if meanwhile is not None:
+                meanwhile()
+    for each in running:
+        each.result()
 
 
 def _remember(book: EpochKeys, shards: Iterable[Shard]) -> None:
