@@ -56,9 +56,9 @@ def test_a_silent_client_costs_the_other_shards_nothing(twelve, tamper):
 def test_a_client_that_fails_again_and_again_is_in_quarantine_on_record(twelve, tmp_path, caplog):
     twelve(silent_when_asked_to_train, records=tmp_path / "run.jsonl")
     rounds = read(tmp_path / "run.jsonl").rounds
-    first = next(each for each in rounds if each.quarantined)
+    first = next(each for each in rounds if each.deployed.quarantined)
     assert first.round == 2
-    why = first.quarantined[twelve.victim]
+    why = first.deployed.quarantined[twelve.victim]
     assert why.startswith("in quarantine for 2 rounds after 3 faults, the last: round 3: late: no reply within")
     assert rounds[3].dropped == {twelve.victim: why}
     assert f"client {twelve.victim} (client_{twelve.victim}) is in quarantine for 2 rounds" in caplog.text
@@ -69,7 +69,7 @@ def test_a_client_that_fails_again_and_again_is_in_quarantine_on_record(twelve, 
 def test_quarantine_changes_nobody_elses_shard(twelve):
     leader = twelve(silent_when_asked_to_train)
     shards = leader.roster.assignment(0).shards
-    assert all(leader.roster.assignment(each.number).shards == shards for each in leader.records)
+    assert all(leader.roster.assignment(each.deployed.number).shards == shards for each in leader.records)
     assert all(list(each.excluded) == [0] for each in leader.records)
 
 
@@ -139,6 +139,6 @@ def test_a_late_reply_is_named_and_not_used(federation, caplog):
     leader = server(roster, **SLOW | {"malicious": 0})
     leader.start(grid, model(), num_rounds=3, evaluate_fn=lambda number, _: setattr(grid, "rounds", number))
     assert opened(leader, 0) == [1, 2, 3]
-    assert leader.records[1].late[victim].startswith("its reply in round 1 took")
+    assert leader.records[1].deployed.late[victim].startswith("its reply in round 1 took")
     assert f"client {victim} (client_{victim}): its reply in round 1 took" in caplog.text
     assert opened(leader, 2) == [0, 1, 2, 3]

@@ -50,7 +50,7 @@ def test_all_nodes_away_for_a_minute_in_round_3_of_50_cost_no_round(federation, 
     leader = server(roster, max_wait=600, records=tmp_path / "run.jsonl", checkpoint=tmp_path / "run.checkpoint")
     leader.start(grid, model(), num_rounds=50, evaluate_fn=fail)
     rounds = read(tmp_path / "run.jsonl").rounds
-    assert [(each.round, each.number, each.skipped, each.dropped) for each in rounds] == [
+    assert [(each.round, each.deployed.number, each.skipped, each.dropped) for each in rounds] == [
         (number, number, None, {}) for number in range(50)
     ]
     said = [each.getMessage() for each in caplog.records if "waiting for" in each.getMessage()]
@@ -97,9 +97,13 @@ def test_skipped_attempts_are_not_counted_and_named_in_the_record(federation, tm
     leader = server(roster, min_shards=2, max_skipped=3, records=tmp_path / "run.jsonl", checkpoint=tmp_path / "c")
     leader.start(grid, model(), num_rounds=3)
     rounds = read(tmp_path / "run.jsonl").rounds
-    assert [(each.round, each.number, len(each.attempts)) for each in rounds] == [(0, 0, 0), (1, 3, 2), (2, 4, 0)]
-    assert "number 1, ended" in rounds[1].attempts[0]
-    assert "1 rows opened, at least 2 are required" in rounds[1].attempts[1]
+    assert [(each.round, each.deployed.number, len(each.deployed.attempts)) for each in rounds] == [
+        (0, 0, 0),
+        (1, 3, 2),
+        (2, 4, 0),
+    ]
+    assert "number 1, ended" in rounds[1].deployed.attempts[0]
+    assert "1 rows opened, at least 2 are required" in rounds[1].deployed.attempts[1]
     assert [each.skipped is None for each in leader.records] == [True, False, False, True, True]
 
 
@@ -112,7 +116,7 @@ def test_attempts_before_a_restart_are_in_the_record_too(federation, tmp_path):
     grid, nodes, roster = federation(run_id=2)
     server(roster, min_shards=2, **path).start(grid, model(), num_rounds=1)
     (record,) = read(tmp_path / "run.jsonl").rounds
-    assert (record.round, record.number, len(record.attempts)) == (0, 1, 1)
+    assert (record.round, record.deployed.number, len(record.deployed.attempts)) == (0, 1, 1)
 
 
 def test_a_second_run_with_the_same_checkpoint_is_told_the_round_of_the_first(federation, tmp_path):
@@ -168,7 +172,7 @@ def test_numbers_that_earlier_runs_used_are_on_record(federation):
     grid, _, roster = federation(run_id=2)
     leader = server(roster)
     leader.start(grid, model(), num_rounds=2)
-    assert [(each.number, each.unled) for each in leader.records] == [(3, (0, 2)), (4, None)]
+    assert [(each.deployed.number, each.deployed.unled) for each in leader.records] == [(3, (0, 2)), (4, None)]
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "records"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from f2ed import ConfigError
+from f2ed import ConfigError, OutageError
 from f2ed.deployment.training_rules import Rule, TrainingRules
 from f2ed.flower.arrays import moved
 from f2ed.flower.handover import arrays_of, clean_context, clean_message, train_input
@@ -129,7 +129,8 @@ def test_a_second_record_of_arrays_is_refused_at_the_start(federation):
 def test_a_second_record_of_arrays_in_a_reply_is_not_dropped_silently(federation, caplog):
     grid, _, roster = federation(reply={"control": model()})
     leader = server(roster)
-    leader.start(grid, model(), num_rounds=1)
+    with pytest.raises(OutageError, match="nothing was opened"):
+        leader.start(grid, model(), num_rounds=1)
     assert opened(leader) == []
     assert "holds 2 array records (arrays, control)" in caplog.text
 

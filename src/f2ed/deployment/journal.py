@@ -21,6 +21,7 @@ from f2ed.protocol.dp import Ledger
 from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import (
+    Deployed,
     LeakReading,
     NoiseRecord,
     Plugin,
@@ -147,12 +148,12 @@ class Journal:
         _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
-        if record.unled is not None:
+        if (deployed := _deployed(record)).unled is not None:
             _log.info(
                 "f2ed: this round has number %s in the protocol; numbers %s to %s were not led by this run: earlier "
                 "runs used them, or a crash cut one off",
-                record.number,
-                *record.unled,
+                deployed.number,
+                *deployed.unled,
             )
 
     def write(self, record: RoundRecord) -> None:
@@ -190,11 +191,13 @@ def _round_record(
     clients = sum(len(each.members) for each in audit.shards)
     return RoundRecord(
         round=round_,
-        number=audit.round,
-        unled=outcome.unled,
-        attempts=attempts,
-        late=dict(outcome.late),
-        quarantined=dict(outcome.quarantined),
+        deployed=Deployed(
+            number=audit.round,
+            unled=outcome.unled,
+            attempts=attempts,
+            late=dict(outcome.late),
+            quarantined=dict(outcome.quarantined),
+        ),
         skipped=outcome.result.skipped,
         weights=weights,
         excluded=dict(sorted(excluded.items())),
@@ -237,15 +240,21 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
     if record.dropped:
         named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
         parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")
-    if record.quarantined:
-        parts.append(f"in quarantine: client {', '.join(map(str, record.quarantined))}")
-    if record.attempts:
-        parts.append(f"after {len(record.attempts)} skipped attempts")
+    deployed = _deployed(record)
+    if deployed.quarantined:
+        parts.append(f"in quarantine: client {', '.join(map(str, deployed.quarantined))}")
+    if deployed.attempts:
+        parts.append(f"after {len(deployed.attempts)} skipped attempts")
     return "; ".join([*parts, f"{record.seconds.total:.1f} s"])
 
 
 def _name(header: RunHeader, client: ClientId) -> str:
-    return f" ({header.names[client]})" if client in header.names else ""
+    names = header.names or {}
+    return f" ({names[client]})" if client in names else ""
+
+
+def _deployed(record: RoundRecord) -> Deployed:
+    return record.deployed or Deployed()
 
 
 def _rejected(record: RoundRecord) -> list[int]:

@@ -204,7 +204,7 @@ class F2ed:
         if record.skipped is None:
             progress = progress._replace(round=before.round + 1, arrays=arrays, record=record, attempts=())
         else:
-            attempt = f"number {record.number}, ended {record.ended}: {record.skipped}"
+            attempt = f"number {outcome.audit.round}, ended {record.ended}: {record.skipped}"
             progress = progress._replace(attempts=(*before.attempts, attempt))
         if self._checkpoint:
             checkpoints.save(self._checkpoint, progress, roster=self.roster.name)

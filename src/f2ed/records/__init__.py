@@ -4,6 +4,7 @@ from f2ed.records.digest import settings_digest
 from f2ed.records.reader import experiment_name, holds_records, locate, read, read_all, read_folder, unpacked
 from f2ed.records.schema import (
     FORMAT,
+    Deployed,
     LeakForecast,
     LeakReading,
     NoiseRecord,
@@ -18,6 +19,7 @@ from f2ed.records.schema import (
 
 __all__ = [
     "FORMAT",
+    "Deployed",
     "LeakForecast",
     "LeakReading",
     "NoiseRecord",

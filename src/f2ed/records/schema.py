@@ -9,9 +9,11 @@ from math import nan
 from typing import Any, Literal, NamedTuple, final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 __all__ = [
     "FORMAT",
+    "Deployed",
     "LeakForecast",
     "LeakReading",
     "NoiseRecord",
@@ -171,8 +173,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
     """Training samples per client."""
     labels: tuple[tuple[int, ...], ...] | None = None
     """For each client, the number of samples per label."""
-    names: dict[int, str] = {}
-    """Deployment only: the clients' names on the roster."""
+    names: dict[int, str] | UnsetType = UNSET
+    """The clients' names on the roster; left out in a simulation."""
 
     @property
     def attacked(self) -> bool:
@@ -203,6 +205,24 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @final
+class Deployed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round has in a deployment alone."""
+
+    number: int = 0
+    """In the protocol, which counts over all runs of a federation."""
+    unled: tuple[int, int] | None = None
+    """The first and last number before this one that this run did not lead: earlier runs used them, or a crash cut one
+    off. None if there are none."""
+    attempts: tuple[str, ...] = ()
+    """Attempts at this round that were skipped before, with their numbers and reasons."""
+    late: dict[int, str] = {}
+    """Clients whose reply to an earlier round came after its deadline."""
+    quarantined: dict[int, str] = {}
+    """Clients that are not asked in the next round since they failed repeatedly: for how long, after how many faults,
+    and the last reason."""
+
+
+@final
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="round"):
     """One round: how good the model is afterwards, what the server saw, and what it gave weight to."""
 
@@ -224,18 +244,6 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Shards that did not take part, and why: they stayed closed, or were not finite."""
     dropped: dict[int, str] = {}
     """Clients that did not take part, and why."""
-    quarantined: dict[int, str] = {}
-    """Clients that are not asked in the next round since they failed repeatedly: how long, after how many faults, and
-    the last reason."""
-    late: dict[int, str] = {}
-    """Clients whose reply to an earlier round came after its deadline."""
-    attempts: tuple[str, ...] = ()
-    """Deployment only: attempts at this round that were skipped before, with their numbers and reasons."""
-    number: int | None = None
-    """Deployment only: the round's number in the protocol, which counts over all runs of a federation."""
-    unled: tuple[int, int] | None = None
-    """The first and last number before this one that this run did not lead: earlier runs used them, or a crash cut one
-    off. None if there are none."""
     contaminated: tuple[int, ...] | None = None
     """Shards with an attacker among their members; None in a deployment, which cannot know."""
     eigenvalue: float | None = None
@@ -266,6 +274,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     seconds: Seconds = Seconds()
     ended: str = ""
     """UTC, ISO 8601; deployment only."""
+    deployed: Deployed | UnsetType = UNSET
+    """Left out in a simulation."""
 
     @property
     def max_dp_epsilon(self) -> float | None:

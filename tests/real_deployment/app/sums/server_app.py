@@ -36,7 +36,7 @@ class Supervised(F2ed):
         wanted = self.desk.wait(f"begin/{number + 1}")
         if wanted == "end":
             raise Ended
-        self._deadlines = Deadlines(600.0, float(wanted))
+        self._deadlines = Deadlines(600.0, float(wanted), 600.0)
 
 
 @app.main()
@@ -49,6 +49,7 @@ def main(grid, context):
         min_crowd=3,
         deadline=600.0,
         train_deadline=600.0,
+        min_deadline=600.0,
         checkpoint=settings["f2ed-checkpoint"],
         records=settings["f2ed-records"],
     )
