@@ -92,9 +92,10 @@ class F2ed:
         than `min_shards` open shards a round is skipped; the default is two per assumed attacker plus one. Deadlines
         are in seconds and apply to each step. They follow the times that most clients need, between `min_deadline` and
         `train_deadline` where clients train, `deadline` elsewhere. With too few clients a round does not begin; after
-        `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the
-        records. `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the
-        clear: only simulated clients accept it.
+        `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the
+        epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the records.
+        `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
+        only simulated clients accept it.
         """
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
         stated = Stated(
