@@ -187,6 +187,17 @@ def test_a_roster_that_was_edited_after_it_was_signed_is_not_signed_again(begun)
         close(begun)
 
 
+def test_the_agreement_is_hybrid_unless_the_authority_signs_otherwise(begun, capsys):
+    close(begun)
+    assert read_roster(begun / "roster.json").protocol.agreement == "x25519+mlkem768"
+    capsys.readouterr()
+    close(begun, agreement="x25519")
+    assert read_roster(begun / "roster.json").protocol.agreement == "x25519"
+    assert "agreement" in capsys.readouterr().out
+    close(begun)
+    assert read_roster(begun / "roster.json").agreement == "x25519"
+
+
 def test_a_draft_does_not_verify(begun):
     with pytest.raises(ConfigError, match="nobody signed it"):
         verify(begun / "roster.json", authority=begun / "authority.pub")

@@ -2,10 +2,11 @@
 
 import os
 
+import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
-from f2ed.deployment.identity import identify, is_test, roster_from
+from f2ed.deployment.identity import identify, is_test, key_store, roster_from
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
 from f2ed.deployment.state_store import FileStore, Kept
@@ -80,6 +81,16 @@ def test_a_roster_of_another_authority_is_refused(node_config, tmp_path):
 def test_a_roster_that_cannot_be_named_is_refused(where, why):
     with pytest.raises(ConfigError, match=why):
         roster_from(where)
+
+
+def test_the_keys_of_a_roster_that_expired_are_erased(node_config, tmp_path):
+    me = identified(node_config)
+    with me.store.open("job") as desk:
+        desk.write(Kept(b"state"))
+    for expires, left in (("", b"state"), ("2999-12-31", b"state"), ("2020-01-01", b"")):
+        roster = msgspec.structs.replace(me.roster, expires=expires)
+        with key_store(roster, tmp_path, tmp_path / "mine.state").open("job") as desk:
+            assert desk.read().state == left
 
 
 def test_a_damaged_state_is_refused(tmp_path):

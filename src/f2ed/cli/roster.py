@@ -17,6 +17,7 @@ from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
 from f2ed.deployment.roster import (
+    Agreement,
     Draw,
     Entry,
     Gone,
@@ -168,6 +169,10 @@ def sign(
     skip: Annotated[
         int | None, Parameter(help="Largest step between two rounds that a node answers; at first 2 x key rounds.")
     ] = None,
+    agreement: Annotated[
+        Agreement | None,
+        Parameter(help="How two clients agree on keys; x25519 alone, which is weaker, falls to a quantum computer."),
+    ] = None,
     clip_value: Annotated[
         float | None, Parameter(help="Largest magnitude of a coordinate of an update; at first 1.")
     ] = None,
@@ -217,6 +222,7 @@ def sign(
         weight_cap=cap,
         encoding=changed_encoding(before.encoding, clip_value, clip_norm, bits),
         noise_multiplier=before.noise_multiplier if noise_multiplier is None else noise_multiplier,
+        agreement=before.agreement if agreement is None else agreement,
         expires=last_day(expires, days),
     )
     draft = training.applied(apps.applied(draft, taken), taken)

@@ -11,6 +11,7 @@ environment, as F2ED_ROSTER) stands for a roster of N clients whose private keys
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from logging import getLogger
 from math import inf
@@ -152,9 +153,15 @@ def roster_from(where: str | Path) -> Roster:
 
 
 def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:
-    """Return where a node keeps the keys of a federation: in the folder named by `f2ed-keys`, or else in memory."""
+    """Return where a node keeps the keys of a federation: in the folder named by `f2ed-keys`, or else in memory.
+
+    Those of a roster that has expired are erased.
+    """
     folder = key_folder(state) if keys is None else Path(str(keys))
-    return FileStore(folder, roster.lineage, roster.serial)
+    store = FileStore(folder, roster.lineage, roster.serial)
+    if roster.expires and datetime.now(UTC).date().isoformat() > roster.expires:
+        store.forget()
+    return store
 
 
 def _deployed(settings: Mapping[str, Any]) -> Identity:
