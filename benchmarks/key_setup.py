@@ -24,10 +24,15 @@ TIMES = 5
 def measured(size: int, protocol: Protocol) -> tuple[float, float]:
     """Return milliseconds per client for the agreement, and for a round of ten coordinates after it."""
     count = CLIENTS[size]
-    agreements, rounds = [], []
+    agreements, rounds, plans = [], [], []
+
+    def shard_of(client: int, _round: int) -> tuple[int, ...]:
+        return plans[-1].shards[plans[-1].shard_of(client)]
+
     for _ in range(TIMES):
-        clients = SimulatedClients(count, "job", shard_of=lambda client, _: plan.shards[plan.shard_of(client)])
+        clients = SimulatedClients(count, "job", shard_of=shard_of)
         plan = assign_shards(clients.roster, shards=count // size, epoch=0, seed=bytes(32), min_size=3)
+        plans.append(plan)
         task = Task(
             job="job", round=0, model=bytes(32), coordinates=10, encoding=Encoding(1.0), roster=clients.roster,
             protocol=protocol,
