@@ -178,7 +178,8 @@ def real_roster(folder, count, *, shards, min_crowd=3, name="clinics", fields=No
         )
     given = {"training": ANYTHING} | (fields or {})
     schedule, mode = settings_of_roster.get("schedule", Fixed()), settings_of_roster.get("mode", "auto")
-    if not isinstance(schedule, Fixed) or choose_mode(mode, count // shards) == "dropout-tolerant":
+    alone = not isinstance(schedule, Fixed) or choose_mode(mode, count // shards) == "dropout-tolerant"
+    if alone and settings_of_roster.get("group_size", 1) < 3:
         # As in the papers: single clients are resharded, or drop out, and nobody minds what that reveals.
         settings_of_roster = {"group_size": 1} | settings_of_roster
         given["accepted"] = ("leak", "differences", *given.get("accepted", ()))

@@ -29,13 +29,12 @@ def what_the_sums_reveal(roster, rounds):
 
 
 def test_a_schedule_that_exposes_clients_is_warned_of_at_the_start_and_in_its_rounds(federation, tmp_path, caplog):
-    grid, _, roster = federation(count=6, signed={"schedule": EveryRound()})
+    grid, _, roster = federation(count=12, shards=4, signed={"schedule": EveryRound()})
     leader = server(roster, records=tmp_path / "run.jsonl")
     leader.start(grid, model(), num_rounds=12)
     true, last = what_the_sums_reveal(roster, 12), leader.records[-1]
-    assert true.exposed > 0
-    who = "all" if true.exposed == 6 else f"{true.exposed} of"
-    assert f"determine {who} 6 clients individually" in caplog.text
+    assert true.exposed == 12
+    assert "determine all 12 clients individually" in caplog.text
     assert tuple(each.leak.rank for each in leader.records) == true.ranks
     assert (last.leak.exposed, last.leak.first) == (true.exposed, true.first)
     log = read(tmp_path / "run.jsonl")
@@ -80,6 +79,25 @@ def test_dropouts_before_a_checkpoint_are_remembered(federation, tmp_path):
     # A sum with the client and one without it, one of them before the restart, give the client away.
     assert lead(1, 1, missing=missing).exposed == 0
     assert lead(2, 2).exposed == 1
+
+
+def test_a_dropout_closes_its_group_and_reveals_nobody(federation, tmp_path):
+    """In each run another client is missing; without groups the difference of two sums would be one of them."""
+
+    def lead(run_id, rounds, missing):
+        grid, nodes, _ = federation(run_id=run_id, **settings)
+        nodes[missing].connected = False
+        leader = server(roster, checkpoint=tmp_path / "model.checkpoint", mode="dropout-tolerant", wait_for_nodes=0)
+        leader.start(grid, model(), num_rounds=rounds)
+        return leader.records[-1]
+
+    settings = {"count": 16, "shards": 1, "signed": {"mode": "dropout-tolerant", "group_size": 4}}
+    _, _, roster = federation(**settings)
+    for run, group in enumerate(roster.groups, 1):
+        record = lead(run, run, group.members[run % 4])
+        assert (record.crowd, record.leak.exposed) == (12, 0)
+        assert len(record.dropped) == 4
+    assert record.leak.crowd == 4
 
 
 def test_rounds_before_a_checkpoint_count(federation, tmp_path):
