@@ -21,6 +21,7 @@ OF_A_NODE = [
     "deployment/round_mark.py",
     "deployment/running_app.py",
     "deployment/state_store.py",
+    "deployment/survivor_sets.py",
     "deployment/train_input.py",
     "deployment/training_rules.py",
     "flower/app_calls.py",

@@ -28,6 +28,7 @@ from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
+from f2ed.deployment.survivor_sets import SurvivorSets
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.deployment.transparency import LogFile
 from f2ed.protocol.dp import Budget
@@ -60,6 +61,8 @@ class Identity(NamedTuple):
     """The privacy budget for all its updates together."""
     rounds: RoundMark | None = None
     """The last round that it answered, in all runs; simulated nodes begin each run at 0."""
+    survivors: SurvivorSets | None = None
+    """The sets of survivors that it confirmed, in all runs; simulated nodes count none."""
     layouts: LayoutPin | None = None
     """The layouts that it trained under this roster; simulated nodes pin none."""
     log: LogFile | None = None
@@ -79,6 +82,7 @@ class Identity(NamedTuple):
             terms=None if self.test else partial(derived_terms, self.roster, run, self.id),
             shard=partial(self.roster.shard_of, self.id),
             noise=self.noise,
+            survivors=None if self.survivors is None else self.survivors.confirm,
             clear=self.test,
         )
 
@@ -190,6 +194,7 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
         noise=noise,
         budget=budget,
         rounds=rounds,
+        survivors=SurvivorSets(folder / f"{roster.lineage}.survivors"),
         layouts=layouts,
         log=LogFile(folder / f"{roster.lineage}.log", mine.id, key, roster.lineage, roster.digest, roster.serial),
     )

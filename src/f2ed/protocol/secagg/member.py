@@ -1,6 +1,6 @@
 """What a client knows by itself, and what the steps of every scheme share."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, final
 
 import msgspec
@@ -35,8 +35,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     the same. None, in simulations, follows any terms that are safe."""
     shard: Callable[[int], Collection[ClientId]] | None = None
     """Without `terms`, the members of this client's shard by round; None trusts the server."""
-    subsets: int = 100
-    """In how many different sets of survivors of one shard it may be opened: each difference of two sums leaks more."""
+    survivors: Callable[[Terms, Sequence[ClientId]], None] | None = None
+    """Records a set of survivors before it is confirmed, or refuses it; None counts nothing."""
     noise: float = 0.0
     """The smallest noise in a sum with this client's update, as a multiple of its clip, whatever the terms say."""
     clear: bool = False

@@ -60,8 +60,6 @@ class _State(msgspec.Struct, Generic[P], frozen=True, array_like=True):
     """The latest (epoch, round) that was begun: it never begins again, nor does an earlier one."""
     key: EpochKey | None = None
     phase: P | None = None
-    opened: dict[bytes, tuple[bytes, ...]] = {}
-    """By digest of a shard's members: the distinct sets of survivors in whose sum this client was opened."""
 
 
 ClientState: TypeAlias = _State[Phase]

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.primitives.crypto import agreement, derive, digest, public_exchange_key, sign, verify
-from f2ed.protocol.primitives.fields import unsigned
+from f2ed.protocol.primitives.crypto import agreement, derive, public_exchange_key, sign, verify
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import Request, in_order
@@ -109,6 +108,8 @@ def confirm(
     if not isinstance(phase, Masked):
         raise _out_of_order("the list of who is alive", state)
     _check_alive(phase, request.clients, member)
+    if member.survivors is not None:
+        member.survivors(phase.terms, request.clients)
     signature = sign(member.signing_key, keys.alive_text(phase.context, phase.view, request.clients))
     return msgspec.structs.replace(state, phase=Confirmed(phase, request.clients)), Confirmation(member.id, signature)
 
@@ -140,7 +141,7 @@ def reveal(
                 f"client {each.client} confirmed another list of who is alive, other keys or other parcels, or none: "
                 "a split view"
             ) from None
-    return _reveal(phase.masked, phase.alive, state, member)
+    return _reveal(phase.masked, phase.alive, state)
 
 
 def _out_of_order(what: str, state: ClientState) -> Refusal:
@@ -203,27 +204,10 @@ def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> No
     _enough("are alive", len(alive), phase.terms)
 
 
-def _reveal(phase: Masked, alive: Sequence[ClientId], state: ClientState, member: Member) -> tuple[ClientState, Reveal]:
+def _reveal(phase: Masked, alive: Sequence[ClientId], state: ClientState) -> tuple[ClientState, Reveal]:
     """Reveal the seed share of each survivor and the mask share of each dropped client: never both of one dealer."""
-    opened = _spend(state, phase.terms, alive, member)
     shares = tuple(Share(each.dealer, each.seed if each.dealer in alive else each.mask) for each in phase.held)
-    return msgspec.structs.replace(state, phase=None, opened=opened), Reveal(phase.seed, shares)
-
-
-def _spend(
-    state: ClientState, terms: Terms, alive: Sequence[ClientId], member: Member
-) -> dict[bytes, tuple[bytes, ...]]:
-    """Record one more set of survivors of this shard, unless it is known; refuse it when the budget is spent."""
-    shard, subset = digest(*map(unsigned, terms.members))[:16], digest(*map(unsigned, alive))[:16]
-    before = state.opened.get(shard, ())
-    if subset in before:
-        return state.opened
-    if len(before) >= member.subsets:
-        raise Refusal(
-            f"this client was opened in {len(before)} different sets of survivors of this shard, as many as it allows; "
-            "their differences leak more to the server each time"
-        )
-    return {**state.opened, shard: (*before, subset)}
+    return msgspec.structs.replace(state, phase=None), Reveal(phase.seed, shares)
 
 
 STEPS: Mapping[type[Request], ClientStep] = {
