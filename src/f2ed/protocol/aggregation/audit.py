@@ -4,6 +4,7 @@ from typing import final
 
 import msgspec
 
+from f2ed.protocol.secagg import Blame
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Audit", "ShardAudit"]
@@ -21,6 +22,8 @@ class ShardAudit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     """Why there is no mean, or None if there is one."""
     dropped: dict[ClientId, str]
+    blame: tuple[Blame, ...] = ()
+    """Who broke the protocol in this shard, with evidence that others can check."""
     clipped: int
     """Clipped coordinates, over all survivors. With noise neither this nor the next is counted: both are 0."""
     shortened: int

@@ -47,6 +47,7 @@ class Shard:
             survivors=result.survivors if result else (),
             reason=self._reason,
             dropped=dict(result.dropped) if result else {},
+            blame=result.blame if result else (),
             clipped=self._clipped[0],
             shortened=self._clipped[1],
             bytes_up=self.conversation.bytes_up,

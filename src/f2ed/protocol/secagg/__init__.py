@@ -7,6 +7,7 @@ The schemes, the names of their modes and the default choice are in `schemes`.
 from f2ed.protocol.primitives.crypto import public_key
 from f2ed.protocol.primitives.hybrid import encapsulate
 from f2ed.protocol.primitives.ring import Ring, Width, Words
+from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.checks import check
 from f2ed.protocol.secagg.client import Answer, respond
 from f2ed.protocol.secagg.gather import Replies, Requests
@@ -20,6 +21,7 @@ from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 __all__ = [
     "MIN_CROWD",
     "Answer",
+    "Blame",
     "Contribution",
     "MaskedMode",
     "Member",
