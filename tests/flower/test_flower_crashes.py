@@ -13,8 +13,8 @@ from f2ed.records import read
 from tests.flower.fake_grid import FakeGrid, model, moved_by, server, vector
 
 ROUNDS = 2
-WRITES = 2 + 3 * ROUNDS
-"""The note of the run and the header; in each round the note, the checkpoint and the record."""
+WRITES = 3 + 4 * ROUNDS
+"""The two notes of the run and the header; in each round both notes, the checkpoint and the record."""
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
 

@@ -28,8 +28,10 @@ def sole_run(files: Iterable[Path], run: int) -> Iterator[Callable[[int], None]]
     Raises `BusyError` if another run holds one of them, `ConfigError` if their folder cannot be written.
     """
     with ExitStack() as stack:
-        # Files of one stem share a lock.
-        held = [stack.enter_context(_taken(path)) for path in sorted({each.with_suffix(".run") for each in files})]
+        # The whole name, not the stem: the server's log beside them has a lock of its own.
+        held = [
+            stack.enter_context(_taken(path)) for path in sorted({each.with_name(f"{each.name}.run") for each in files})
+        ]
 
         def note(round_: int) -> None:
             for each in held:
