@@ -58,9 +58,10 @@ class Bench:
         self.app = make_app(folder / "app")
         self.approve(self.app)
 
-    def approve(self, *apps, seed=None):
+    def approve(self, *apps, seed=None, **changes):
         """Sign a roster with these apps."""
-        self._draft = msgspec.structs.replace(self._draft, apps=tuple(describe(each).app for each in apps))
+        approved = tuple(describe(each).app for each in apps)
+        self._draft = msgspec.structs.replace(self._draft, apps=approved, **changes)
         made = signed(self._draft, seed or self._seed, shards=1, min_crowd=3, seed=os.urandom(32))
         write_roster(self.roster, made)
         return made

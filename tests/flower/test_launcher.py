@@ -173,6 +173,15 @@ def test_a_roster_that_is_gone_approves_nothing(bench):
         bench.gate()
 
 
+def test_a_roster_that_has_expired_approves_nothing(bench, caplog):
+    caplog.set_level(logging.ERROR, "f2ed.flower")
+    bench.approve(bench.app, expires="2020-01-01")
+    assert refused(bench.send(bench.app), bench.app)
+    assert "expired on 2020-01-01" in caplog.text
+    bench.approve(bench.app, expires="9999-12-31")
+    assert runs(bench.send(bench.app), bench.app)
+
+
 def test_a_roster_without_apps_approves_nothing(bench):
     gate = bench.gate()
     bench.approve()

@@ -75,6 +75,7 @@ def test_one_changed_byte_is_refused_and_nothing_of_it_runs(deployment, tmp_path
     assert "is not approved" in deployment.log("node_0")
 
 
+@pytest.mark.nightly
 def test_the_text_of_an_error_does_not_leave_the_node(deployment, tmp_path):
     replies, marks = submit(deployment, PROBE, tmp_path / "failed", order="fail")
     assert len(marks) == NODES

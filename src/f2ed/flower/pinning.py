@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from logging import getLogger
 from pathlib import Path
@@ -30,7 +31,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.run import Run
 
 from f2ed.core.errors import F2edError, Refusal
-from f2ed.deployment.apps import check_app, is_unpinned
+from f2ed.deployment.apps import check_app, check_day, is_unpinned
 from f2ed.deployment.keyfiles import read_public
 from f2ed.deployment.roster import Roster, check_signature, read_roster
 
@@ -85,7 +86,7 @@ class Gate:
     def check(self, run: Run | None, run_id: int, content: bytes) -> None:
         """Refuse an app, or a run of it that would load other code than the app's own. Unpacks nothing before."""
         digest = hashlib.sha256(content)
-        check_app(self.roster(), digest.digest())
+        self.check_approved(digest.digest())
         if run is None or run.run_id != run_id or run.fab_hash != digest.hexdigest():
             raise Refusal(f"run {run_id} was described with another app or another number")
         if run.primary_task_type == TaskType.AGENT_APP:
@@ -95,6 +96,12 @@ class Gate:
                 f"run {run_id} calls it {run.fab_id!r} {run.fab_version!r}, which it is not: code is loaded from a "
                 "folder of that name"
             )
+
+    def check_approved(self, sha256: bytes) -> None:
+        """Refuse an app that the roster, as it is now, does not approve or no longer does."""
+        roster = self.roster()
+        check_day(roster, datetime.now(UTC).date().isoformat())
+        check_app(roster, sha256)
 
     def sign(self, content: bytes) -> dict[str, str]:
         """Return the signature of an approved app in the form that Flower checks."""
@@ -126,7 +133,7 @@ class _Post:
         if approved is None:
             return received
         try:
-            check_app(self._gate.roster(), approved)
+            self._gate.check_approved(approved)
         except F2edError as error:
             _log.error("f2ed: this node refused a message for an app that is no longer approved: %s", error)
             self._refuse(message)
