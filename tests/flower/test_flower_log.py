@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from flwr.app import ConfigRecord, Message
 
-from f2ed import ConfigError
+from f2ed import ConfigError, OutageError
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.transparency import Authors, compare_logs, read_line
 from f2ed.deployment.transparency.lines import (
@@ -96,10 +96,11 @@ def test_a_dropout_tolerant_round_logs_keys_and_survivors(tmp_path):
 
 
 def test_a_round_with_a_silent_client_is_logged_with_its_name(deployment):
-    deployment.nodes[2].connected = False
-    deployment.lead(1)
+    deployment.nodes[2].tamper = lambda message, reply: reply if "hello" in message.content["f2ed"] else None
+    with pytest.raises(OutageError):
+        deployment.lead(1)
     (line,) = (line.data for line in deployment.lines() if isinstance(line.data, RoundClosed))
-    assert line.shards[0].dropped == {"client_2": "not connected"}
+    assert line.shards[0].dropped == {"client_2": "late: no reply within 0.2 s"}
     assert (line.shards[0].survivors, line.before) == ((), line.after)
     assert not deployment.compared().findings
 
