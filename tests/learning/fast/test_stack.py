@@ -43,7 +43,7 @@ NETWORKS = {
 def task(network, device):
     """Return weights, no buffers, images, labels and shares of four clients."""
     generator = torch.Generator().manual_seed(0)
-    weights = flatten(network) + torch.randn(4, layout(network).dimension, generator=generator) / 10
+    weights = flatten(network).cpu() + torch.randn(4, layout(network).dimension, generator=generator) / 10
     images = torch.randn(4, 5, *SHAPE, generator=generator)
     labels = torch.randint(3, (4, 5), generator=generator)
     shares = torch.rand(4, 5, generator=generator)

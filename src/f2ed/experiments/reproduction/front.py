@@ -8,6 +8,7 @@ from f2ed.experiments.reproduction.differences import weaknesses
 from f2ed.experiments.reproduction.figure import tables
 from f2ed.experiments.reproduction.page import Reproduced, reproduced
 from f2ed.experiments.reproduction.paper import WORST_CASES
+from f2ed.experiments.reproduction.patient import patient
 from f2ed.experiments.reproduction.quoted import fill, measured
 from f2ed.experiments.reproduction.worst_case import broken
 
@@ -20,7 +21,7 @@ def front(results: Path, text: str) -> str:
     """Return a page with the worst cases of both experiments, for the most attackers, between its markers."""
     every = [reproduced(name, results) for name in WORST_CASES]
     body = _joined(*map(table_of, every)).markdown() if all(each.found for each in every) else "It was not run.\n"
-    return between(text, body)
+    return between(text, f"{body}\n{patient(results)}")
 
 
 def advice(results: Path, text: str) -> str:
@@ -64,7 +65,7 @@ def limitations(results: Path, text: str) -> str:
         return between(text, "It was not run.\n")
     sentences = [sentence for each in every for sentence in _unstopped(each)]
     body = ["## What FilterL2 does not stop\n", "".join(f"- {sentence}\n" for sentence in sentences)]
-    body.append(_stealthy(reproduced("fig1", results)))
+    body += [_stealthy(reproduced("fig1", results)), patient(results)]
     body += [f"## {each.file.title}\n\n{_caption(each)}\n\n{table_of(each).markdown()}" for each in every]
     return between(text, "\n".join(body))
 

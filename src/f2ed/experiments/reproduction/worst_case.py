@@ -9,7 +9,7 @@ from f2ed.experiments.reproduction.outcomes import arm_name, measure
 from f2ed.records import RunLog
 from f2ed.records.grading import grade
 
-__all__ = ["broken", "worst_case"]
+__all__ = ["Arm", "broken", "worst_case"]
 
 
 class _Seeds(list[float]):
@@ -25,7 +25,7 @@ class _Seeds(list[float]):
         return f"{100 * self.mean:.1f}{spread}{f' ({attack})' if attack else ''}"
 
 
-class _Arm:
+class Arm:
     """A rule at one shard count and one number of malicious clients: final values by attack."""
 
     def __init__(self) -> None:
@@ -33,6 +33,7 @@ class _Arm:
         self.success: dict[str, _Seeds] = defaultdict(_Seeds)
 
     def add(self, cell: Cell, log: RunLog) -> None:
+        """Add a run."""
         last, attack = log.rounds[-1], cell.arm.get("attack", "none")
         self.accuracy[attack].append(log.final_accuracy)
         if measure(cell.experiment.attack) == "success" and last.success is not None:
@@ -45,12 +46,14 @@ class _Arm:
         return sorted(tried, key=lambda attack: self.accuracy[attack].mean)
 
     def lowest(self, attacks: int) -> str:
+        """Format the lowest accuracy under an attack; `attacks` is how many there are to try."""
         if not self.attacks:
             return "not run"
         some = f", of {len(self.attacks)} tried" if len(self.attacks) < attacks else ""
         return self.accuracy[self.attacks[0]].text(self.attacks[0] + some)
 
     def largest(self) -> str:
+        """Format the largest success of a backdoor."""
         worst = max(self.success, key=lambda attack: self.success[attack].mean, default=None)
         return "not run" if worst is None else self.success[worst].text(worst)
 
@@ -61,7 +64,7 @@ def worst_case(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
     Each is a mean over the seeds, with the attack that caused it, and the number of attacks if not all were run. The
     largest number of malicious clients comes first; rules are ordered by their worst accuracy there, best first.
     """
-    arms: dict[tuple[str, str], dict[int, _Arm]] = defaultdict(lambda: defaultdict(_Arm))
+    arms: dict[tuple[str, str], dict[int, Arm]] = defaultdict(lambda: defaultdict(Arm))
     for cell in cells:
         if (log := found.get(cell.slug)) is not None:
             place = cell.arm.get("shards", ""), arm_name(cell, "shards", "malicious")
@@ -86,7 +89,7 @@ def broken(cells: Sequence[Cell], found: Mapping[str, RunLog], rule: str) -> dic
 
     The accuracy is compared with the same rule without an attack; a grade is that of all records.
     """
-    arms: dict[tuple[str, int], _Arm] = defaultdict(_Arm)
+    arms: dict[tuple[str, int], Arm] = defaultdict(Arm)
     for cell in cells:
         if (log := found.get(cell.slug)) is not None and arm_name(cell, "shards", "malicious") == rule:
             arms[cell.arm.get("shards", ""), cell.experiment.malicious].add(cell, log)
@@ -94,7 +97,7 @@ def broken(cells: Sequence[Cell], found: Mapping[str, RunLog], rule: str) -> dic
     return {place: list(_unheld(arm, honest.get(place[0]))) for place, arm in arms.items()}
 
 
-def _unheld(arm: _Arm, honest: float | None) -> Iterator[str]:
+def _unheld(arm: Arm, honest: float | None) -> Iterator[str]:
     for attack in arm.attacks:
         accuracy, success = arm.accuracy[attack], arm.success.get(attack)
         lost = None if honest is None else honest - accuracy.mean
