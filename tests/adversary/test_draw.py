@@ -5,13 +5,14 @@ The nodes are real: `protect`, key files, state files and rosters with valid sig
 
 import msgspec
 import pytest
+from flwr.app import ConfigRecord, Message
 
 from f2ed import PeerError
 from f2ed.deployment.keyfiles import read_private, read_secret
 from f2ed.deployment.roster import Draw, Gone, Group, Grouping, revised, signed, write_roster
-from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.transport import Connection
+from f2ed.flower.wire import Hello, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import sign
+from f2ed.protocol.secagg import Refused
 from f2ed.protocol.secagg.messages import AskKey, SignedKey, read_reply
 from f2ed.protocol.sharding import chain_link
 from tests.adversary.lying_server import RUN, LyingServer, app_with
@@ -35,10 +36,15 @@ class Federation:
         lie = replace(lie, signature=sign(self.authority, lie.digest))
         write_roster(self.folder / "roster.json", lie)
         nodes = [Node(client, user_app(), own) for client, own in enumerate(self.settings)]
-        grid = FakeGrid(nodes, 7)
-        registry = NodeRegistry(Connection(grid), lie, lie.job(7))
-        registry.present(deadline=0.2)
-        return [registry.strangers.get(node, "") for node in grid.nodes]
+        return [why_not(place, node) for place, node in FakeGrid(nodes, 7).nodes.items()]
+
+
+def why_not(place, node):
+    """Ask a node who it is; return why it does not say so."""
+    message = Message(request_content(ConfigRecord({"hello": bytes(32)})), place, "train")
+    message.metadata.__dict__["_message_id"] = "a message"
+    answer = msgspec.msgpack.decode(reply_bytes(node.answer(place, 7, message)), type=Hello | Refused)
+    return answer.reason if isinstance(answer, Refused) else ""
 
 
 @pytest.fixture
