@@ -155,7 +155,7 @@ def test_nothing_listens_beyond_loopback(deployment, first):
 def test_a_node_whose_key_is_not_on_the_roster_took_no_part(deployment, first):
     # The SuperLink lets it in, the protocol does not.
     assert first.round == 1
-    refused = "f2ed: this node refused: the key client_8.key is not on the roster"
+    refused = "f2ed: this node refused: this node's key is not on the roster"
     wait_until(lambda: refused in deployment.log(f"node_{STRANGER}"))
     assert "leaves masked" not in deployment.log(f"node_{STRANGER}")
     assert "leaves masked" in deployment.log("node_0")
