@@ -150,7 +150,7 @@ def test_a_path_ends_at_the_root():
         leaves = [secret(count, place) for place in range(count)]
         root = merkle.root_of(leaves)
         for place in range(count):
-            path = merkle.path_of(leaves, place)
+            path = merkle.paths_of(leaves)[place]
             assert merkle.root_from(leaves[place], place, count, path) == root
             assert count == 1 or merkle.root_from(leaves[place - 1], place, count, path) != root
             with pytest.raises(PeerError, match="beyond the root"):

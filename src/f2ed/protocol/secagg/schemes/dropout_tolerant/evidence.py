@@ -25,6 +25,7 @@ class Deals:
         self.advertised = keys.advertised_digest(peers.values())
         self.shares = shares
         self._leaves = {d: [keys.parcel_digest(parcel) for parcel in each.parcels] for d, each in shares.items()}
+        self._paths = {dealer: merkle.paths_of(leaves) for dealer, leaves in self._leaves.items()}
         self._places = {
             dealer: {parcel.recipient: at for at, parcel in enumerate(each.parcels)} for dealer, each in shares.items()
         }
@@ -35,7 +36,7 @@ class Deals:
 
     def path(self, dealer: ClientId, recipient: ClientId) -> tuple[bytes, ...]:
         """Return the path from one parcel to the root."""
-        return merkle.path_of(self._leaves[dealer], self._places[dealer][recipient])
+        return self._paths[dealer][self._places[dealer][recipient]]
 
     def leaf(self, dealer: ClientId, recipient: ClientId) -> bytes:
         """Return the digest of one parcel."""
@@ -112,7 +113,7 @@ class Deals:
             complaint.signature,
             at,
             len(leaves),
-            merkle.path_of(leaves, at),
+            self._paths[complaint.dealer][at],
             self.shares[complaint.dealer].signature,
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import digest
 
-__all__ = ["path_of", "root_from", "root_of"]
+__all__ = ["paths_of", "root_from", "root_of"]
 
 
 def root_of(leaves: Sequence[bytes]) -> bytes:
@@ -16,14 +16,15 @@ def root_of(leaves: Sequence[bytes]) -> bytes:
     return level[0]
 
 
-def path_of(leaves: Sequence[bytes], place: int) -> tuple[bytes, ...]:
-    """Return the digests beside the way from a leaf to the root."""
-    level, path = list(leaves), []
-    while len(level) > 1:
-        if (beside := place ^ 1) < len(level):
-            path.append(level[beside])
-        level, place = _above(level), place // 2
-    return tuple(path)
+def paths_of(leaves: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """Return, for every leaf, the digests beside its way to the root; the tree is computed once for all."""
+    levels = [list(leaves)]
+    while len(levels[-1]) > 1:
+        levels.append(_above(levels[-1]))
+    return [
+        tuple(level[at ^ 1] for height, level in enumerate(levels[:-1]) if ((at := place >> height) ^ 1) < len(level))
+        for place in range(len(leaves))
+    ]
 
 
 def root_from(leaf: bytes, place: int, count: int, path: Sequence[bytes]) -> bytes:
