@@ -10,6 +10,7 @@ import numpy as np
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.keyfiles import read_private, read_secret
+from f2ed.deployment.pin import accept_weaker
 from f2ed.deployment.roster import SignedEncoding, revised, signed, write_roster
 from f2ed.records import read
 
@@ -47,17 +48,20 @@ class Federation:
         encoding = SignedEncoding(clip_value=CLIP, clip_norm=1.0 if noise else None)
         if (mode, encoding, noise) != (roster.mode, roster.encoding, roster.noise_multiplier):
             authority = read_private(self.deployment.folder / "authority.key")
+            tolerant = mode == "dropout-tolerant"
             self.deployment.roster = signed(
                 revised(roster, encoding=encoding, noise_multiplier=noise),
                 authority,
                 shards=roster.shards,
                 min_crowd=roster.min_crowd,
                 mode=mode,
-                group_size=1,  # one member may drop out, and no other
-                accepted=("leak", "differences", *roster.accepted),
+                group_size=1 if tolerant else None,  # one member may drop out, and no other
+                accepted=("leak", "differences", *roster.accepted) if tolerant else None,
                 seed=read_secret(self.deployment.folder / "authority.chain"),
             )
             write_roster(self.deployment.roster_path, self.deployment.roster)
+            for key in (self.deployment.folder / "nodes").glob("client_*.key"):
+                accept_weaker(key.with_suffix(".state"), self.deployment.roster.digest)
         self._reader.start()
         return self
 

@@ -16,6 +16,7 @@ from f2ed.cli.roster_settings import changed_encoding, changes, last_day, weight
 from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_private, read_public, read_secret, write_new, write_pair
+from f2ed.deployment.pin import accept_weaker
 from f2ed.deployment.roster import (
     Agreement,
     Draw,
@@ -262,6 +263,28 @@ def sign(
         f"Signed {path}, serial {made.serial}, until {made.expires}. Its digest is {made.digest.hex()}.",
         "Give this file to every node and to the server.",
     )
+
+
+@roster.command
+def accept(
+    digest: Annotated[str, Parameter(help="The roster's digest, as the node and f2ed roster verify print it.")],
+    *,
+    state: Annotated[
+        Path, Parameter(help="The folder of this node's state: f2ed-state, or NAME.state beside its key.")
+    ],
+) -> None:
+    """Agree, at the site of a node, to a serial of the roster whose settings are weaker than before.
+
+    Example: f2ed roster accept 4be1…c07d --state hospital_a.state
+    """
+    try:
+        found = bytes.fromhex(digest)
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ConfigError(f"{digest} is no digest of a roster; copy all 64 digits that the node prints")
+    accept_weaker(state, found)
+    _print(f"The node whose state is in {state} follows the roster {digest} from now on.")
 
 
 @roster.command

@@ -25,7 +25,8 @@ from f2ed.deployment.exposure import Exposure
 from f2ed.deployment.key_memory import key_folder
 from f2ed.deployment.keyfiles import read_private, read_public
 from f2ed.deployment.layout_pin import LayoutPin
-from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed
+from f2ed.deployment.pin import Pin
+from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, read_serials, signed
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.survivor_sets import SurvivorSets
@@ -168,11 +169,34 @@ def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:
     return store
 
 
+def followed_roster(path: Path, authority: bytes, folder: Path) -> Roster:
+    """Return the roster that a node with this folder of state follows today, or refuse the one that it was given.
+
+    The path is a file, or a folder with all serials. Accepted risks are logged, once in each process.
+    """
+    shown = read_serials(path, authority)
+    found = Pin(folder / f"{shown[0].lineage}.pin").follow(shown, day=_today())
+    _announce(found.name, found.serial, found.accepted)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _announce(name: str, serial: int, accepted: tuple[str, ...]) -> None:
+    for risk in accepted:
+        _log.warning("f2ed: ACCEPTED RISK %s, by the roster %r, serial %s", risk, name, serial)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def _deployed(settings: Mapping[str, Any]) -> Identity:
     key_path = Path(str(settings["f2ed-key"]))
     key = read_private(key_path)
-    roster = read_roster(Path(str(settings["f2ed-roster"])))
-    check_signature(roster, read_public(Path(str(settings["f2ed-authority"]))))
+    folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
+    roster = followed_roster(
+        Path(str(settings["f2ed-roster"])), read_public(Path(str(settings["f2ed-authority"]))), folder
+    )
     public = public_key(key)
     mine = next((entry for entry in roster.clients if entry.key == public), None)
     if mine is None:
@@ -180,7 +204,6 @@ def _deployed(settings: Mapping[str, Any]) -> Identity:
             f"this node's key is not on the roster {roster.name!r} (serial {roster.serial}); ask the authority to "
             "add it"
         )
-    folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
     Exposure(folder).follow(roster, public)
     noise = _number(settings, "f2ed-noise-multiplier", 0.0)
     rounds = RoundMark(folder / f"{roster.lineage}.rounds", roster.first_round, roster.skip)

@@ -33,7 +33,7 @@ from flwr.supercore.run import Run
 from f2ed.core.errors import F2edError, Refusal
 from f2ed.deployment.apps import check_app, check_day, is_unpinned
 from f2ed.deployment.keyfiles import read_public
-from f2ed.deployment.roster import Roster, check_signature, read_roster
+from f2ed.deployment.roster import Roster, read_serials
 
 __all__ = ["REFUSED", "Gate"]
 
@@ -67,10 +67,8 @@ class Gate:
         return is_unpinned(self.roster())
 
     def roster(self) -> Roster:
-        """Return the roster; raise unless the authority signed exactly this file."""
-        found = read_roster(self._roster)
-        check_signature(found, read_public(self._authority))
-        return found
+        """Return the roster, the last of those in a folder; raise unless the authority signed exactly this file."""
+        return max(read_serials(self._roster, read_public(self._authority)), key=lambda each: each.serial)
 
     def guard(self, connect: Connect) -> Connect:
         """Return Flower's connection to the SuperLink with this gate in it."""

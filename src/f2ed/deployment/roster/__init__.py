@@ -1,6 +1,6 @@
 """The signed roster: everything about a federation that the server must not choose."""
 
-from f2ed.deployment.roster.files import read_roster, write_roster
+from f2ed.deployment.roster.files import read_roster, read_serials, write_roster
 from f2ed.deployment.roster.groups import check_groups, check_step, leak_bound, leak_of
 from f2ed.deployment.roster.parts import (
     Agreement,
@@ -39,6 +39,7 @@ __all__ = [
     "leak_bound",
     "leak_of",
     "read_roster",
+    "read_serials",
     "revised",
     "round_task",
     "signed",

@@ -8,10 +8,10 @@ import msgspec
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.roster.roster import FORMAT, Roster
-from f2ed.deployment.roster.signing import default_colluders
+from f2ed.deployment.roster.signing import check_signature, default_colluders
 from f2ed.protocol.secagg import choose_mode
 
-__all__ = ["read_roster", "write_roster"]
+__all__ = ["read_roster", "read_serials", "write_roster"]
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -35,6 +35,19 @@ def read_roster(path: Path, *, upgrade: bool = False) -> Roster:
         raise ConfigError(f"the roster {path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is not a roster: {error}; make one with f2ed roster new") from None
+
+
+def read_serials(path: Path, authority: bytes) -> tuple[Roster, ...]:
+    """Read a roster's file, or all files in a folder that end in .json, and check that the authority signed them."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise ConfigError(f"the folder {path} holds no roster; put the files of all serials into it, as *.json")
+    found = tuple(map(read_roster, files))
+    for roster in found:
+        check_signature(roster, authority)
+        if roster.name != found[0].name:
+            raise ConfigError(f"the folder {path} holds rosters of {found[0].name!r} and {roster.name!r}; keep one")
+    return found
 
 
 def write_roster(path: Path, roster: Roster) -> None:

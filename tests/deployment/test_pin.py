@@ -1,0 +1,248 @@
+"""A node goes from serial to serial: forward only, by the rules, and to weaker settings only if its site agrees."""
+
+import os
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.pin import Pin, accept_weaker
+from f2ed.deployment.roster import Entry, Roster, SignedEncoding, TrainingRules, revised, signed
+from f2ed.deployment.roster.parts import Gone, Grouping
+from f2ed.deployment.roster.steps import JUDGED, weaknesses
+from f2ed.protocol.primitives.crypto import sign
+from f2ed.protocol.secagg import public_key
+
+AUTHORITY, CHAIN = bytes([7]) * 32, bytes([8]) * 32
+DAY = "2030-06-01"
+SETTINGS = {"shards": 1, "min_crowd": 4, "seed": CHAIN, "key_rounds": 10, "skip": 20}
+
+
+def entries(count):
+    return tuple(Entry(client, f"c{client}", public_key(bytes([client + 1]) * 32)) for client in range(count))
+
+
+def first(**fields):
+    fields = {"encoding": SignedEncoding(clip_norm=1.0), "noise_multiplier": 1.0} | fields
+    draft = Roster(name="clinics", authority=public_key(AUTHORITY), clients=entries(6), **fields)
+    return signed(draft, AUTHORITY, **SETTINGS)
+
+
+def after(roster, **changes):
+    """Return the next serial, signed by an authority that checks nothing."""
+    made = replace(revised(roster, **changes), serial=roster.serial + 1)
+    return replace(made, signature=sign(AUTHORITY, made.digest))
+
+
+@pytest.fixture
+def pin(tmp_path):
+    return Pin(tmp_path / "state" / "lineage.pin")
+
+
+def followed(pin, *shown, day=DAY):
+    return pin.follow(shown, day=day).serial
+
+
+def test_the_first_roster_is_the_one_that_the_site_gives_and_newer_ones_follow(pin):
+    one = replace(after(after(first())), previous=b"")
+    one = replace(one, signature=sign(AUTHORITY, one.digest))
+    two = after(one, key_rounds=9)
+    assert followed(pin, one) == 3
+    assert followed(pin, one) == 3
+    assert followed(pin, two) == 4
+    assert followed(Pin(pin.path), two) == 4
+
+
+def test_an_older_serial_is_refused(pin):
+    one = first()
+    two = after(one, key_rounds=9)
+    assert followed(pin, two) == 2
+    with pytest.raises(Refusal, match=r"serial 1 of the roster 'clinics' is older than serial 2"):
+        followed(pin, one)
+    assert followed(pin, one, two) == 2  # among all serials, in a folder
+
+
+def test_two_rosters_with_one_serial_are_refused_whether_shown_or_followed(pin):
+    one = first()
+    left, right = after(one, key_rounds=9), after(one, key_rounds=8)
+    with pytest.raises(Refusal, match="two different rosters 'clinics' with serial 2"):
+        followed(pin, left, right)
+    followed(pin, one)
+    followed(pin, left)
+    with pytest.raises(Refusal, match="two different rosters 'clinics' with serial 2"):
+        followed(pin, right)
+    three = after(left)
+    followed(pin, three)
+    with pytest.raises(Refusal, match="two different rosters 'clinics' with serial 2"):
+        followed(pin, right, three)
+
+
+def test_serials_in_between_must_be_shown(pin):
+    one = first()
+    two = after(one, key_rounds=9)
+    three = after(two, key_rounds=8)
+    followed(pin, one)
+    with pytest.raises(Refusal, match=r"serial 3 .* does not follow serial 1.*all serials in between into one folder"):
+        followed(pin, three)
+    assert followed(pin, two, three) == 3
+
+
+def test_a_serial_that_names_another_before_it_is_refused(pin):
+    one = first()
+    followed(pin, one)
+    with pytest.raises(Refusal, match="does not follow serial 1"):
+        followed(pin, after(replace(one, seed=one.seed, previous=b"", signature=b""), key_rounds=9))
+
+
+def test_an_expired_roster_is_refused_from_the_day_after(pin):
+    roster = first(expires="2030-06-02")
+    assert followed(pin, roster, day="2030-06-02") == 1
+    with pytest.raises(Refusal, match=r"serial 1 .* expired on 2030-06-02, and this is 2030-06-03"):
+        followed(pin, roster, day="2030-06-03")
+    assert followed(pin, after(roster, expires="2030-07-01"), day="2030-06-03") == 2
+
+
+def test_a_clock_that_goes_back_is_refused(pin):
+    roster = first(expires="2030-06-30")
+    followed(pin, roster, day="2030-06-20")
+    with pytest.raises(Refusal, match="the clock of this node says 2030-06-19, and it has seen 2030-06-20"):
+        followed(pin, roster, day="2030-06-19")
+
+
+def test_rounds_do_not_begin_earlier(pin):
+    one = first()
+    two = after(one, first_round=40)
+    followed(pin, one)
+    followed(pin, two)
+    with pytest.raises(Refusal, match="serial 3 begins at round 39, before round 40 of serial 2"):
+        followed(pin, after(two, first_round=39))
+
+
+def test_nobody_who_left_is_forgotten_and_no_id_is_used_again(pin):
+    one = first()
+    followed(pin, one)
+    mallory = public_key(os.urandom(32))
+    for clients in (one.clients[:-1], (*one.clients[:-1], Entry(9, "c5", one.clients[5].key))):
+        with pytest.raises(Refusal, match="client 5, c5, of serial 1 is neither on serial 2 nor among those who left"):
+            followed(pin, after(one, clients=clients))
+    for other in (Entry(5, "c5", mallory), Entry(5, "mallory", one.clients[5].key)):
+        with pytest.raises(Refusal, match="client 5 was c5 in serial 1, and has another name or key in serial 2"):
+            followed(pin, after(one, clients=(*one.clients[:-1], other)))
+    with pytest.raises(Refusal, match="client 5 was c5 in serial 1"):
+        followed(pin, after(one, clients=one.clients[:-1], gone=(Gone(5, "c5", mallory),)))
+
+
+def test_who_left_stays_gone(pin):
+    gone = Gone(9, "former", public_key(os.urandom(32)))
+    one = first(gone=(gone,))
+    followed(pin, one)
+    with pytest.raises(Refusal, match="client 9, former, of serial 1 is neither"):
+        followed(pin, after(one, gone=()))
+    with pytest.raises(Refusal, match="client 9, former, of serial 1 is neither"):
+        followed(pin, after(one, gone=(), clients=(*one.clients, Entry(9, "former", gone.key))))
+
+
+def test_the_rules_of_groups_are_checked_in_every_step(pin):
+    one = first()
+    followed(pin, one)
+    (group,) = one.groups
+    with pytest.raises(Refusal, match="group"):
+        followed(pin, after(one, groups=(replace(group, weights=(1, 1, 1, 1, 1, 2)),)))
+    with pytest.raises(Refusal, match="the seed of this roster does not follow"):
+        followed(pin, after(one, seed=bytes(32)))
+
+
+WEAKER = {
+    "min_crowd": 3,
+    "colluders": 0,
+    "noise_multiplier": 0.5,
+    "key_rounds": 11,
+    "skip": 21,
+    "weight_cap": 2,
+    "encoding": SignedEncoding(clip_norm=2.0),
+    "grouping": Grouping(size=5, malicious=0),
+    "mode": "dropout-tolerant",
+    "agreement": "x25519",
+    "training": None,
+    "accepted": ("leak",),
+}
+FREE = {
+    *("name", "authority", "format", "serial", "previous", "expires", "clients", "gone", "shards", "schedule"),
+    *("first_round", "groups", "history", "draw", "apps", "server", "seed", "signature"),
+}
+"""Fields that the authority may change, or that other checks hold."""
+
+
+def test_every_field_of_a_roster_is_judged_or_free():
+    assert set(WEAKER) == JUDGED
+    assert set(Roster.__struct_fields__) == JUDGED | FREE
+
+
+@pytest.mark.parametrize("field", sorted(set(WEAKER) - {"training"}))
+def test_a_weaker_setting_waits_until_the_site_agrees(pin, field):
+    one = first()
+    two = after(one, **{field: WEAKER[field]})
+    followed(pin, one)
+    with pytest.raises(Refusal, match=r"serial 2 of the roster is weaker than serial 1.*f2ed roster accept \w{64} "):
+        followed(pin, two)
+    assert followed(pin, one) == 1
+    accept_weaker(pin.path.parent, two.digest)
+    assert followed(pin, two) == 2
+    assert followed(pin, two) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"min_crowd": 3, "skip": 30}, ["min_crowd 4 → 3", "skip 20 → 30"]),
+        ({"encoding": SignedEncoding(clip_value=2.0, clip_norm=1.0)}, ["clip_value 1.0 → 2.0"]),
+        (
+            {"encoding": SignedEncoding(), "noise_multiplier": 0.0},
+            ["noise_multiplier 1.0 → 0.0", "clip_norm 1.0 → inf"],
+        ),
+        ({"accepted": ("leak", "pool")}, ["the risk 'leak' is accepted", "the risk 'pool' is accepted"]),
+        (
+            {"training": TrainingRules(stateful=True), "accepted": ("stateful",)},
+            ["stateful False → True", "the risk 'stateful' is accepted"],
+        ),
+        ({"min_crowd": 5, "skip": 19, "key_rounds": 5, "noise_multiplier": 2.0}, []),
+    ],
+)
+def test_it_is_said_exactly_what_got_weaker(changes, said):
+    one = first()
+    assert list(weaknesses(one, after(one, **changes))) == said
+
+
+def test_what_counts_is_what_the_node_would_follow_not_what_it_passed(pin):
+    one = first()
+    two = after(one, skip=30)
+    three = after(two, skip=20)
+    followed(pin, one)
+    assert followed(pin, two, three) == 3
+
+
+def test_agreeing_to_one_roster_is_not_agreeing_to_another(pin):
+    one = first()
+    two = after(one, skip=30)
+    accept_weaker(pin.path.parent, two.digest)
+    followed(pin, one)
+    with pytest.raises(Refusal, match="weaker"):
+        followed(pin, after(one, skip=31))
+
+
+def test_a_damaged_pin_is_refused(pin):
+    followed(pin, first())
+    pin.path.write_bytes(msgspec.json.encode({"roster": 1}))
+    with pytest.raises(ConfigError, match=r"the roster that this node follows .*restore it"):
+        followed(pin, first())
+
+
+def test_a_pin_is_written_when_something_changes_and_not_for_every_message(pin):
+    roster = first()
+    followed(pin, roster)
+    before = pin.path.stat().st_ino
+    followed(pin, roster)
+    assert pin.path.stat().st_ino == before
+    followed(pin, roster, day="2030-06-02")
+    assert pin.path.stat().st_ino != before
