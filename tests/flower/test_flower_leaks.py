@@ -6,6 +6,7 @@ import numpy as np
 from f2ed.deployment.journal import round_line
 from f2ed.deployment.keyfiles import read_private, read_secret
 from f2ed.deployment.opened import OpenedMeter, OpenedSum
+from f2ed.deployment.pin import accept_weaker
 from f2ed.deployment.roster import Gone, revised, signed, write_roster
 from f2ed.flower.checkpoint import load
 from f2ed.guarantees import determined, exposure
@@ -142,6 +143,8 @@ def regrouped_without(client, tmp_path, first):
     authority, chain = read_private(tmp_path / "authority.key"), read_secret(tmp_path / "authority.chain")
     roster = signed(draft, authority, shards=2, min_crowd=3, regroup="all", group_size=3, seed=chain)
     write_roster(tmp_path / "roster.json", roster)
+    for key in tmp_path.glob("client_*.key"):
+        accept_weaker(key.with_suffix(".state"), roster.digest)
     return roster
 
 
