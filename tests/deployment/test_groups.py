@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.deployment.roster import Entry, Gone, Grouping, Roster, check_groups, check_step, revised, signed
+from f2ed.deployment.roster import Entry, Gone, Grouping, Roster, check_groups, check_step, revised, round_task, signed
 from f2ed.deployment.roster import draw as draw_module
 from f2ed.deployment.roster.groups import leak_bound
+from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg import public_key
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, chain_link
 
@@ -29,6 +30,12 @@ def draft(count):
 
 def close(roster, **changes):
     return signed(roster, AUTHORITY, **{"shards": None, "min_crowd": 3, "seed": CHAIN} | changes)
+
+
+def groups_in(roster, shard):
+    """Return who is opened together in a shard, as the terms of its members say."""
+    task = round_task(roster, "job", 0, model=bytes(32), coordinates=1)
+    return terms_of(roster.assignment(0), task, shard).groups
 
 
 def moved(roster, *, leave=(), join=()):
@@ -59,7 +66,7 @@ def test_where_dropouts_are_tolerated_a_shard_is_a_union_of_groups_of_four():
     roster = close(draft(40), shards=2, mode="dropout-tolerant")
     assert {len(group.members) for group in roster.groups} == {4}
     for shard, members in enumerate(roster.assignment(0).shards):
-        groups = roster.groups_of(0, shard)
+        groups = groups_in(roster, shard)
         assert tuple(sorted(client for group in groups for client in group)) == members
 
 
@@ -101,7 +108,7 @@ def test_single_clients_are_resharded_only_where_that_is_accepted(schedule):
     with pytest.raises(ConfigError, match=r"groups of one.*--accept leak"):
         close(draft(12), shards=3, schedule=schedule)
     roster = close(draft(12), shards=3, schedule=schedule, accepted=["leak"])
-    assert roster.groups_of(0, 0) == ()
+    assert groups_in(roster, 0) == ()
     check_groups(roster)
 
 
@@ -241,7 +248,7 @@ def test_some_of_those_who_wait_cannot_be_chosen():
 
 def test_no_link_is_skipped():
     """The authority knows all links; if it could skip one, it would choose among seeds."""
-    skipped = replace(FIRST, draw=replace(FIRST.draw, link=FIRST.draw.link + 1))
+    skipped = replace(FIRST, draw=replace(FIRST.draw, link=FIRST.draw.link + 1), signature=b"")
     made = close(moved(skipped, join=range(12, 16)))
     with pytest.raises(Refusal, match="link 3 of the authority's chain, after link 1; none is skipped or reused"):
         check_step(FIRST, made)
