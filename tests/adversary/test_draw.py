@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message
 
 from f2ed import PeerError
 from f2ed.deployment.keyfiles import read_private, read_secret
-from f2ed.deployment.roster import Draw, Gone, Group, Grouping, revised, signed, write_roster
+from f2ed.deployment.roster import Draw, Gone, Group, Grouping, check_groups, revised, signed, write_roster
 from f2ed.flower.wire import Hello, reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Refused
@@ -96,6 +96,17 @@ def test_groups_that_give_one_client_away_are_not_followed(federation):
     )
     lie = signed(changed, federation.authority, shards=1, min_crowd=3, regroup="all", seed=federation.chain)
     assert all("exactly" in why for why in federation.refusals(replace(lie, accepted=roster.accepted))[:7])
+
+
+def test_former_groups_cannot_be_forgotten(federation):
+    """By itself the second serial looks innocent: its groups are the first that ever were."""
+    roster = federation.roster
+    assert federation.refusals(roster) == [""] * 8  # They follow the first serial now.
+    risky = revised(roster, accepted=(*roster.accepted, "leak"))
+    again = signed(risky, federation.authority, shards=2, min_crowd=3, regroup="all", seed=federation.chain)
+    lie = replace(again, history=(), accepted=roster.accepted, previous=roster.digest)
+    check_groups(lie)
+    assert all("is missing from the history" in why for why in federation.refusals(lie))
 
 
 def test_a_client_that_waits_says_so_and_sends_nothing(tmp_path):
