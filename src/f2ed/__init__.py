@@ -29,7 +29,7 @@ from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.sharding import Assignment, assign_shards
 
 if TYPE_CHECKING:
-    from f2ed.simulation import Experiment, simulate
+    from f2ed.simulation import Experiment, Run, simulate
 
 __version__ = "0.1.0.dev0"
 
@@ -56,6 +56,7 @@ __all__ = [
     "PeerError",
     "Protocol",
     "Refusal",
+    "Run",
     "Task",
     "TrimmedMean",
     "__version__",
@@ -68,7 +69,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what needs an optional dependency on first use."""
-    if name in {"Experiment", "simulate"}:
+    if name in {"Experiment", "Run", "simulate"}:
         return getattr(_optional("f2ed.simulation", extra="train"), name)
     if name == "flower":
         return _optional("f2ed.flower", extra="flower")

@@ -3,32 +3,16 @@
 import csv
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.records import RoundRecord
+from f2ed.records.columns import COUNTS, NUMBERS, numbers
 from f2ed.records.intake import RecordedRun
 from f2ed.report.arms import arms, flat
-from f2ed.report.payload import STAGES
 
 __all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
-
-_SCALARS = (
-    "accuracy",
-    "loss",
-    "success",
-    "success_every",
-    "eigenvalue",
-    "iterations",
-    "step",
-    "clipped",
-    "clipped_honest",
-    "max_dp_epsilon",
-)
-_METER = ("rank", "exposed")
-_MORE = ("shortened", "bytes_up", "bytes_down", "crowd")
 
 
 def rows(runs: Sequence[RecordedRun]) -> Iterator[dict[str, Any]]:
@@ -46,7 +30,7 @@ def rows(runs: Sequence[RecordedRun]) -> Iterator[dict[str, Any]]:
                 "settings": "; ".join(f"{path}={value}" for path, value in flat(run.header.settings).items()),
             }
             for record in run.rounds:
-                yield head | {"round": record.round} | _numbers(record) | _texts(record)
+                yield head | {"round": record.round} | numbers(record) | _texts(record)
 
 
 def write_csv(runs: Sequence[RecordedRun], path: Path) -> int:
@@ -70,10 +54,8 @@ def write_parquet(runs: Sequence[RecordedRun], path: Path) -> int:
     every = _some(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A column without a single value still has a type: what other runs of the same kind would hold.
-    types = {name: pa.float64() for name in (*_SCALARS, *_stages())}
-    types |= {
-        name: pa.int64() for name in ("seed", "round", "iterations", "clipped", "clipped_honest", *_MORE, *_METER)
-    }
+    types = {name: pa.int64() if name in COUNTS else pa.float64() for name in NUMBERS}
+    types |= {"seed": pa.int64(), "round": pa.int64()}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in every[0]])
     parquet.write_table(pa.Table.from_pylist(every, schema), path)
     return len(every)
@@ -100,7 +82,7 @@ def write_tensorboard(runs: Sequence[RecordedRun], folder: Path) -> int:
         clock = _began(run)
         for record in run.rounds:
             clock += record.seconds.total
-            found = {name: value for name, value in _numbers(record).items() if value is not None}
+            found = {name: value for name, value in numbers(record).items() if value is not None}
             values = [Summary.Value(tag=_tag(name), simple_value=float(value)) for name, value in found.items()]
             writer.add_event(Event(wall_time=clock, step=record.round, summary=Summary(value=values)))
             count += len(values)
@@ -113,17 +95,6 @@ def _some(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     if not every:
         raise ConfigError("no run has a round to export yet; wait for the first, or name other records")
     return every
-
-
-def _stages() -> list[str]:
-    return [f"seconds_{stage}" for stage in STAGES]
-
-
-def _numbers(record: RoundRecord) -> dict[str, float | None]:
-    found = {name: getattr(record, name) for name in (*_SCALARS, *_MORE)}
-    found |= {name: None if record.leak is None else getattr(record.leak, name) for name in _METER}
-    found |= {f"seconds_{stage}": getattr(record.seconds, stage) for stage in STAGES}
-    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
 
 
 def _texts(record: RoundRecord) -> dict[str, str]:

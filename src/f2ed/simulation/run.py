@@ -32,6 +32,7 @@ from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded, Unsharded
 from f2ed.simulation.recorder import Recorder
+from f2ed.simulation.results import Run
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -47,8 +48,8 @@ def simulate(
     notify: Notify = quiet,
     strict: bool = False,
     **stated: Any,
-) -> Iterator[RoundRecord]:
-    """Prepare an experiment; return an iterator that runs one round at a time and yields its record.
+) -> Run:
+    """Prepare an experiment; return its `Run`, which runs one round at a time as you iterate over its records.
 
     Settings are an `Experiment`, a dictionary, or keywords as in an experiment file: `simulate(data="digits",
     clients=30, malicious=3, shards=10, attack="trimmed-mean-attack", rounds=5)`. `folder` is where data sets are
@@ -69,8 +70,7 @@ def simulate(
         if strict:
             raise ConfigError(exposed)
         warnings.warn(exposed, LeakWarning, stacklevel=2)
-    simulation = Simulation(settings, device=device, folder=folder, notify=notify)
-    return (record for _, record in simulation.rounds())
+    return Run(Simulation(settings, device=device, folder=folder, notify=notify))
 
 
 class Simulation:
