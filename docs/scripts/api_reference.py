@@ -105,7 +105,10 @@ def _package(package: str) -> str:
 def _directive(module: ModuleType, name: str) -> str:
     kind, where = _kind(getattr(module, name)), f"{module.__name__}.{name}"
     if kind == "class":
-        return f".. autoclass:: {where}\n   :members:\n   :exclude-members: count, index, title, family, paper, aliases"
+        options = ":members:\n   :exclude-members: count, index, title, family, paper, aliases"
+        if getattr(module, name).__module__.split(".")[:2] != module.__name__.split(".")[:2]:
+            options += "\n   :no-index:"  # its own package has the entry in the index
+        return f".. autoclass:: {where}\n   {options}"
     if kind == "function":
         return f".. autofunction:: {where}"
     return f".. py:data:: {where}\n\n   " + "\n   ".join(_comment(name, getattr(module, name)))
