@@ -61,7 +61,9 @@ def test_every_claim_of_the_threat_model_names_a_test():
 
 def test_a_test_that_is_named_and_missing_is_found():
     assert marks("tests/docs/test_threat_model.py", "test_of_nothing") is None
-    assert named_tests("`tests/a/test_b.py::test_c`, again tests/a/test_b.py::test_c[x]") == ["tests/a/test_b.py::test_c"]
+    assert named_tests("`tests/a/test_b.py::test_c`, again tests/a/test_b.py::test_c[x]") == [
+        "tests/a/test_b.py::test_c"
+    ]
 
 
 @pytest.mark.parametrize(
