@@ -114,12 +114,6 @@ def ends(figure, attack):
     return {arm: end.mean for arm, end in measured(figure, attack).items()}
 
 
-def worst_backdoor(case, shards, rule):
-    table = front.table_of(page.reproduced(case, RESULTS))
-    (row,) = [row for row in table.rows if row[:2] == (shards, rule)]
-    return float(row[table.head.index("10 malicious: backdoor")].split()[0])
-
-
 def test_with_few_classes_the_released_filter_needs_shards_and_the_exact_one_does_not():
     assert "The released filter needs them there; the exact one does not." in written("reproducing.md")
     alone, dealt = ends("fig4", "KA (released)"), ends("fig5", "KA (released)")
@@ -185,12 +179,18 @@ def test_pairs_recover_most_of_the_loss():
         assert (pairs - fixed) / (resharded - fixed) > 0.5
 
 
-def test_a_small_backdoor_gets_past_filterl2_without_shards_only():
+def test_a_patient_backdoor_gets_past_filterl2_and_not_past_the_fence_where_clients_are_alike():
     text = written("index.md")
-    assert "a backdoor no larger than an honest update gets past nearly every rule" in text
-    assert "it does not get past FilterL2" in text
-    assert worst_backdoor("worst-few-classes", "none", "FilterL2") > 50
-    assert worst_backdoor("worst-few-classes", "25", "FilterL2") < 5
+    assert "Patient backdoors, sent as trained for 30 rounds, get past FilterL2" in text
+    assert "a backdoor sent as trained gets past every rule here" in text
+    success = {}
+    for log in read_all(RESULTS / "patient_backdoors"):
+        arm = log.header.arm
+        success.setdefault((arm["partition"], arm["estimator"], arm["attack"]), []).append(log.rounds[-1].success)
+    mean = {key: statistics.mean(found) for key, found in success.items() if None not in found}
+    assert mean["i.i.d.", "FilterL2", "backdoor as trained"] > 0.4
+    assert max(value for key, value in mean.items() if key[:2] == ("i.i.d.", "FilterL2 + fence")) < 0.02
+    assert all(mean["three classes", key[1], "backdoor as trained"] > 0.2 for key in mean)
 
 
 def test_filter_l2_fails_with_half_of_the_shards_contaminated_and_not_with_fewer():

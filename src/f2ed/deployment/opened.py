@@ -100,7 +100,7 @@ def forecast(roster: Roster, *, rounds: int) -> LeakForecast:
     leaks = found.exposed > 0 or _HIDDEN * cosine**2 > 1
     reading = msgspec.structs.asdict(found)
     del reading["rank"]
-    ever = meter.clients if meter.clients > len(roster.clients) else None
+    ever = meter.clients if meter.clients > len(roster.clients) else msgspec.UNSET
     return LeakForecast(**reading, last=meter.last, cosine=round(cosine, 4), leaks=leaks, ever=ever)
 
 

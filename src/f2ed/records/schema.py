@@ -91,7 +91,7 @@ class LeakForecast(msgspec.Struct, frozen=True, kw_only=True):
     """Between the server's best linear guess and the round-invariant component of a client's update."""
     leaks: bool
     """Whether a client is determined, or every client is hidden no better than in a crowd of two."""
-    ever: int | None = None
+    ever: int | msgspec.UnsetType = msgspec.UNSET
     """How many clients there ever were, where some left."""
 
 
