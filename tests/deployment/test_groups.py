@@ -225,7 +225,7 @@ def test_the_seed_stays_if_no_group_is_made():
     clients = [client for group in again.groups for client in group.members]
     draw = replace(again.draw, link=2, value=later)
     rerolled = close(draft(12), shards=3)
-    seed = draw_module._seed(again, draw, 1, clients)
+    seed = draw_module._seed(again, draw, clients)
     members = draw_module._groups(again, clients, 3, seed)
     groups = tuple(replace(group, members=some) for group, some in zip(again.groups, members, strict=True))
     old = replace(rerolled, groups=groups)

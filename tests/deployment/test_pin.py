@@ -222,6 +222,20 @@ def test_what_counts_is_what_the_node_would_follow_not_what_it_passed(pin):
     assert followed(pin, two, three) == 3
 
 
+def test_groups_that_were_drawn_under_weaker_rules_count_after_the_rules_are_restored(pin):
+    """An authority that accepts a risk for one draw, and takes it back at once, still asks the site."""
+    one = first()
+    left = one.clients[5]
+    fewer = revised(one, clients=one.clients[:5], gone=(Gone(5, left.name, left.key),), accepted=("leak", "pool"))
+    two = signed(fewer, AUTHORITY, group_size=5, regroup="all", **SETTINGS)
+    three = after(two, accepted=("leak",))
+    followed(pin, one)
+    with pytest.raises(Refusal, match="the risk 'leak' is accepted; the risk 'pool' is accepted"):
+        followed(pin, two, three)
+    accept_weaker(pin.path.parent, three.digest)
+    assert followed(pin, two, three) == 3
+
+
 def test_agreeing_to_one_roster_is_not_agreeing_to_another(pin):
     one = first()
     two = after(one, skip=30)

@@ -84,19 +84,24 @@ class Pin(msgspec.Struct, frozen=True):
                 f"serial {latest.serial} of the roster {latest.name!r} is older than serial {old.serial}, which this "
                 "node follows; give it the newest file"
             )
-        digests = dict(pinned.digests)
+        digests, drawing = dict(pinned.digests), []
         for new in shown:
             if new.serial > old.serial:
                 check_serial(old, new)
+                # What a draw was allowed outlives the serial that allowed it: its groups stay.
+                drawing += [new] * (new.groups != old.groups and not self._accepts(new))
                 old, digests[new.serial] = new, new.digest
-        weaker = "; ".join(weaknesses(pinned.roster, old))
-        if weaker and not _acceptance(self.path.parent, old.digest).exists():
+        weaker = "; ".join(dict.fromkeys(each for new in (*drawing, old) for each in weaknesses(pinned.roster, new)))
+        if weaker and not self._accepts(old):
             raise Refusal(
                 f"serial {old.serial} of the roster is weaker than serial {pinned.roster.serial}, which this node "
                 f"follows: {weaker}. If the site agrees: f2ed roster accept {old.digest.hex()} --state FOLDER, with "
                 "the folder of this node's state"
             )
         return _Pinned(old, digests, day)
+
+    def _accepts(self, roster: Roster) -> bool:
+        return _acceptance(self.path.parent, roster.digest).exists()
 
 
 def accept_weaker(folder: Path, digest: bytes) -> None:

@@ -32,7 +32,7 @@ def drawn(outline: Roster, clients: Sequence[ClientId], *, count: int, secret: b
             raise ConfigError("this is not the secret of the roster's chain; sign with the one it was made with")
         link = before.link + 1
         draw = Draw(head=head, link=link, value=chain_link(secret, link))
-        seed = _seed(outline, draw, outline.serial, clients)
+        seed = _seed(outline, draw, clients)
     following = max((group.index for group in (*outline.groups, *outline.history)), default=-1) + 1
     weights = {entry.id: entry.weight for entry in outline.clients}
     made = tuple(
@@ -64,7 +64,7 @@ def check_draw(roster: Roster) -> None:
         check_link(roster.draw.value, roster.draw.link, earlier=roster.draw.head, at=0)
     except PeerError as error:
         raise Refusal(str(error)) from None
-    if roster.seed != _seed(roster, roster.draw, max((group.since for group in made), default=0), clients):
+    if roster.seed != _seed(roster, roster.draw, clients):
         raise Refusal("the seed of this roster does not follow from the authority's chain and the closed list")
     if tuple(group.members for group in made) != _groups(roster, clients, len(made), roster.seed):
         raise Refusal("the newest groups are not those that the seed draws; somebody chose their members")
@@ -75,12 +75,15 @@ def _groups(roster: Roster, clients: Sequence[ClientId], count: int, seed: bytes
     return draw_groups({client: keys[client] for client in clients}, count=count, seed=b"groups" + seed)
 
 
-def _seed(roster: Roster, draw: Draw, serial: int, clients: Sequence[ClientId]) -> bytes:
-    """Return the seed of a draw: fixed by the chain, the serial that drew and the list of those who are grouped."""
+def _seed(roster: Roster, draw: Draw, clients: Sequence[ClientId]) -> bytes:
+    """Return the seed of a draw: fixed by the chain and the list of those who are grouped.
+
+    Nothing else: serials may be left out, so an authority could try as many as it likes for one list.
+    """
     keys = _keys(roster)
     listed = (part for client in sorted(clients) for part in (unsigned(client), keys[client]))
     closed = digest(b"f2ed closed list 2", *listed)
-    return digest(b"f2ed seed 2", roster.lineage.encode(), unsigned(serial), draw.value, closed)
+    return digest(b"f2ed seed 3", roster.lineage.encode(), draw.value, closed)
 
 
 def _keys(roster: Roster) -> dict[ClientId, bytes]:

@@ -64,7 +64,7 @@ def _derived(own: Terms, stated: Terms) -> Terms:
     """Return this client's own terms, or refuse by name what the server states differently."""
     for name in Terms.__struct_fields__:
         found, wanted = getattr(stated, name), getattr(own, name)
-        if found != wanted:
+        if found != wanted or repr(found) != repr(wanted):  # -0.0 is equal to 0.0, and binds another context
             raise Refusal(
                 f"the server states {name} {_shown(found)} for round {stated.round}; this client's roster says "
                 f"{_shown(wanted)}"
