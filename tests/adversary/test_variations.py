@@ -27,5 +27,3 @@ def test_a_zero_with_a_sign_is_another_term(tmp_path):
     assert server.ask(0, AskKey(server.terms(noise=-0.0)), SignedKey) is None
     assert "the server states noise -0.0 for round 0; this client's roster says 0.0" in server.refusals[0]
     assert server.ask(0, AskKey(server.terms()), SignedKey)
-
-
