@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from f2ed.deployment.keyfiles import read_private
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.secagg.messages import Refused, decode, read_reply, write
+from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
 from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -123,6 +125,42 @@ def test_another_list_of_dealers_is_a_split_view():
     assert len(confirmed) == 6
     assert not _reveals(shard, confirmed, confirmed)
     assert all("a split view" in why for why in shard.refusals.values())
+
+
+@pytest.mark.parametrize("hidden", ["parcel", "keys"])
+def test_who_saw_another_view_spoils_no_sum(hidden):
+    """A client that was shown less masks for fewer pairs: its upload is not added, and the rest adds up."""
+    shard = Shard(7, colluders=1)
+
+    def request(step, client, data):
+        if client == 2 and step == "upload" and hidden == "parcel":
+            return write(Delivery(read_request(data).parcels[1:]))
+        if client == 2 and step == "share" and hidden == "keys":
+            return write(Peers(read_request(data).advertisements[:-1]))
+        return data
+
+    outcome = shard.run(request=request)
+    assert outcome.survivors == (1, 3, 4, 5, 6, 7)
+    assert 2 in outcome.dropped
+    assert shard.total_of(outcome) == shard.sum_of(outcome.survivors)
+
+
+def test_a_client_that_lies_about_its_view_spoils_nothing_but_its_own_part():
+    """With the right tag on another vector, the sum is off by exactly the difference that the liar itself uploaded."""
+    shard = Shard(7, colluders=1)
+    honest = {}
+
+    def reply(step, client, data):
+        if step == "upload":
+            honest[client] = read_reply(TolerantUpload, data, payload=1000)
+        if step == "upload" and client == 7:
+            return write(replace(honest[7], payload=honest[1].payload))
+        return data
+
+    outcome = shard.run(reply=reply)
+    sent, due = (np.frombuffer(honest[client].payload, "<u4") for client in (1, 7))
+    wanted = np.array(shard.sum_of(shard.members), np.uint32) + sent - due
+    assert shard.total_of(outcome) == wanted.tolist()
 
 
 @pytest.mark.parametrize("size", [7, 11])

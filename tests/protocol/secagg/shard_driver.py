@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from f2ed.core.randomness import stream
-from f2ed.protocol.primitives.hybrid import Encapsulated
+from f2ed.protocol.primitives.hybrid import Encapsulated, encapsulate
 from f2ed.protocol.secagg import Member, Terms, public_key, respond, scheme_of, secure_sum
 from f2ed.protocol.secagg import state as client_state
 from f2ed.protocol.secagg.schemes import phases
@@ -56,11 +56,12 @@ class Shard:
 
     `drop(step, client)` keeps a reply back; `request` and `reply` rewrite what travels, as a lying server or a
     malicious client would: each is called with (step, client, bytes) and returns bytes.
+    `exact` makes ML-KEM ciphertexts that repeat, for vectors: slowly, in plain Python.
     """
 
-    def __init__(self, size: int, mode="dropout-tolerant", seed=0, member=None, **changes):
+    def __init__(self, size: int, mode="dropout-tolerant", seed=0, member=None, exact=False, **changes):
         ids = range(1, size + 1)
-        self.seed = seed
+        self.seed, self.exact = seed, exact
         self.signing = {i: secret(seed, "identity", i) for i in ids}
         self.roster = {i: public_key(self.signing[i]) for i in ids}
         self.terms = make_terms(ids, mode, **changes)
@@ -95,8 +96,9 @@ class Shard:
         return answer.reply
 
     def _encapsulate(self, client: int, public: bytes) -> Encapsulated:
-        """Make exact ciphertexts, and note them by client."""
-        made = seeded(self.seed, "encapsulation", client, self.calls)(public)
+        """Make a ciphertext, and note it by client."""
+        make = seeded(self.seed, "encapsulation", client, self.calls) if self.exact else encapsulate
+        made = make(public)
         self.encapsulated.setdefault(client, []).append((made.ciphertext.hex(), made.secret.hex()))
         return made
 

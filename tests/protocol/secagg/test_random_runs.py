@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from f2ed.core.randomness import stream
-from f2ed.protocol.secagg.messages import read_reply, write
+from f2ed.protocol.secagg.messages import Refused, decode, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Alive, Delivery, Peers, Reveal, Share
 from f2ed.protocol.secagg.terms import torn
@@ -23,9 +23,8 @@ SIZES = [3] * 30 + [4] * 26 + [5] * 18 + [6] * 10 + [*range(7, 21)] + [7, 8]
 def corrupt(rng, step, data, seen):
     """Return what a malicious client sends instead: junk, a cut, a flipped bit, another's words or wrong shares."""
     kind = rng.choice(["junk", "cut", "flip", "copy", "shares"])
-    if kind == "shares" and step == "reveal":
-        honest = read_reply(Reveal, data).shares
-        return write(Reveal(rng.bytes(32), tuple(Share(each.dealer, rng.bytes(33)) for each in honest)))
+    if kind == "shares" and step == "reveal" and isinstance(reply := decode((Reveal, Refused), data), Reveal):
+        return write(Reveal(rng.bytes(32), tuple(Share(each.dealer, rng.bytes(33)) for each in reply.shares)))
     if kind == "flip" and step != "upload":
         return flipped(rng, data)
     if kind == "copy" and step != "upload" and seen:

@@ -28,8 +28,8 @@ GOOD = vectors("good", "rounds")
 WIRE = {
     "all_or_nothing_good.json": "d7baaa2a3dd39e58ce9e8887d635edc6333495331d7d1420908199d91b302f6f",
     "all_or_nothing_bad.json": "ad64653a70f5df8f917b810e71a6c512fe134bf05fee16a41bf342c3e343686d",
-    "dropout_tolerant_good.json": "d17c26de603606c08ca0ac242c881a17c853afaf0674b3198db44adcf1005b64",
-    "dropout_tolerant_bad.json": "093e914edd464178bea7283b470b92fe881eccfe3016bf4b4e68a8941dd96761",
+    "dropout_tolerant_good.json": "2a73da93150927619f0fa04943bf6ef3181d9442860eaabf2c6c93ed9d3464a4",
+    "dropout_tolerant_bad.json": "e8e7d61bdbaeaa56f035ed6da47ff3e547240c63521e9a7ecff30cbfea5490fd",
 }
 
 

@@ -61,9 +61,9 @@ def was_silent(reason: str) -> bool:
 class Adder:
     """Adds uploads as they arrive. It keeps the total, and one vector per group of which some uploads are missing."""
 
-    def __init__(self, terms: Terms, context: bytes, *, groups: Collection[tuple[ClientId, ...]] = ()) -> None:
+    def __init__(self, terms: Terms, tag: bytes, *, groups: Collection[tuple[ClientId, ...]] = ()) -> None:
         self._ring = Ring(terms.ring)
-        self._tag = context[:TAG_BYTES]
+        self._tag = tag[:TAG_BYTES]
         self._length = terms.length
         self._group_of = {client: group for group in groups for client in group}
         self._partial: dict[tuple[ClientId, ...], tuple[Words, set[ClientId]]] = {}
@@ -78,7 +78,9 @@ class Adder:
     def add(self, client: ClientId, tag: bytes, payload: memoryview) -> None:
         """Add the vector of a client: to the total, or to that of its group until the group is complete."""
         if tag != self._tag:
-            raise PeerError("an upload under another context: other terms, another roster or another model")
+            raise PeerError(
+                "an upload under another context: other terms, another roster, another model, or other keys and parcels"
+            )
         group = self._group_of.get(client)
         if group is None:
             self._ring.add_packed(self.total, payload)

@@ -72,10 +72,10 @@ def begin(state: ClientState, terms: Terms) -> ClientState:
     return msgspec.structs.replace(state, mark=now, phase=None)
 
 
-def masked_upload(terms: Terms, context: bytes, masks: list[Mask], given: StepInput) -> Upload:
-    """Mask this client's update in place."""
+def masked_upload(terms: Terms, tag: bytes, masks: list[Mask], given: StepInput) -> Upload:
+    """Mask this client's update in place; the first bytes of `tag` say to the server what it was masked for."""
     ring = Ring(terms.ring)
     words = given.contribution(terms)
     ring.check(words, terms.length)
     add_masks(words, masks, threads=given.threads)
-    return Upload(context[:TAG_BYTES], ring.pack(words))
+    return Upload(tag[:TAG_BYTES], ring.pack(words))

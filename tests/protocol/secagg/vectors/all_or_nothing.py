@@ -23,7 +23,7 @@ GOOD = {
 
 def bad(name: str, step: str, change, refusal: str) -> dict:
     """Return a message to client 2 of four, and what must be in its refusal."""
-    shard, found = Shard(4, "all-or-nothing", seed=name, length=6), {}
+    shard, found = Shard(4, "all-or-nothing", seed=name, length=6, exact=True), {}
 
     def request(at, client, data):
         if (at, client) != (step, 2):

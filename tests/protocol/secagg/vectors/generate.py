@@ -108,7 +108,7 @@ TO_SERVER = {
 
 
 def bad_for_client(name: str, step: str, change, refusal: str) -> dict:
-    shard, found = Shard(5, seed=name, length=6), {}
+    shard, found = Shard(5, seed=name, length=6, exact=True), {}
 
     def request(at, client, data):
         if (at, client) != (step, 2):
@@ -122,7 +122,7 @@ def bad_for_client(name: str, step: str, change, refusal: str) -> dict:
 
 
 def bad_for_server(name: str, step: str, kind: type, change, reason: str) -> dict:
-    shard, replies = Shard(5, seed=name, length=6), []
+    shard, replies = Shard(5, seed=name, length=6, exact=True), []
 
     def reply(at, client, data):
         if (at, client) == (step, 2):

@@ -19,7 +19,7 @@ def setting(shard: Shard) -> dict:
 
 
 def good(name: str, size: int, drop: tuple[str, int] | None = None, mode: str = "dropout-tolerant", **changes) -> dict:
-    shard, messages, asked = Shard(size, mode, seed=name, length=6, **changes), [], {}
+    shard, messages, asked = Shard(size, mode, seed=name, length=6, exact=True, **changes), [], {}
 
     def request(_step, client, data):
         asked[client] = data

@@ -93,7 +93,7 @@ def upload(
     masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
     disputed = tuple(each.dealer for each in complaints)
     after = Masked(phase.terms, phase.context, phase.seed, tuple(held), disputed, view)
-    sent = masked_upload(phase.terms, phase.context, masks, given)
+    sent = masked_upload(phase.terms, keys.upload_tag(phase.context, view), masks, given)
     return msgspec.structs.replace(state, phase=after), TolerantUpload(sent.tag, sent.payload, tuple(complaints))
 
 

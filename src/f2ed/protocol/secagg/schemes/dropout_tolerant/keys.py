@@ -30,6 +30,7 @@ __all__ = [
     "seed_commitment",
     "seed_mask",
     "share_commitment",
+    "upload_tag",
     "view_digest",
 ]
 
@@ -78,6 +79,11 @@ def complaint_text(context: bytes, complaint: Complaint) -> bytes:
 def view_digest(advertised: bytes, dealt: Mapping[ClientId, tuple[bytes, bytes]]) -> bytes:
     """Return the digest of what all members must have seen alike: U1, and root and signature of each in U2."""
     return digest(advertised, *(part for dealer in sorted(dealt) for part in (unsigned(dealer), *dealt[dealer])))
+
+
+def upload_tag(context: bytes, view: bytes) -> bytes:
+    """Return what marks an upload as masked for this view; one that was masked for another would spoil the sum."""
+    return digest(context, b"upload", view)
 
 
 def alive_text(context: bytes, view: bytes, alive: Sequence[ClientId]) -> bytes:

@@ -49,7 +49,7 @@ class DropoutTolerantServer:
         peers = yield from self._advertise()
         shares = yield from self._share(peers)
         deals = Deals(self._context, peers, shares)
-        adder = Adder(self._terms, self._context, groups=self._terms.groups)
+        adder = Adder(self._terms, keys.upload_tag(self._context, deals.view()), groups=self._terms.groups)
         alive, complaints = yield from self._upload(deals, adder)
         self._convict(deals, complaints)
         disputed = {(each.client, each.dealer) for each in complaints}
