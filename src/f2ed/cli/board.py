@@ -52,7 +52,8 @@ class _Board:
         last = log.rounds[-1]
         success = "" if last.success is None else f"{100 * last.success:.1f} %"
         state = "done before" if self.kinds.get(index) == "skipped" else f"{last.seconds.total:.2f} s"
-        return cell.name, f"{done}/{cell.experiment.rounds}", f"{100 * log.final_accuracy:.1f} %", success, state
+        accuracy = "" if last.accuracy is None else f"{100 * last.accuracy:.1f} %"
+        return cell.name, f"{done}/{cell.experiment.rounds}", accuracy, success, state
 
     def __rich__(self) -> Table:
         left = "" if self.left is None else f", about {_clock(self.left)} left"

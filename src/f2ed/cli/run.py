@@ -176,7 +176,8 @@ def _conclude(summary: Summary, folder: Path, where: Path | None, console: Conso
         lost = "" if result.lost is None else f"{round(result.lost, 1) + 0.0:.1f}"
         success = "" if result.success is None else f"{100 * result.success:.1f} %"
         weight = "" if result.contaminated_weight is None else f"{100 * result.contaminated_weight:.1f} %"
-        table.add_row(*names, f"{100 * result.accuracy:.1f} %", lost, success, weight)
+        accuracy = "" if result.accuracy is None else f"{100 * result.accuracy:.1f} %"
+        table.add_row(*names, accuracy, lost, success, weight)
     console.print(table)
     legend = (
         "points lost: of accuracy, against the same run without an attack; contaminated shards: those with a "

@@ -85,7 +85,7 @@ def _check_all(file: ExperimentFile, cells: Sequence[Cell], loaded: Loaded) -> N
     seen = set()
     for cell in cells:
         it = cell.experiment
-        alike = it.data, it.partition, it.model, it.attack, it.clients, it.seed
+        alike = it.data, it.partition, it.model, it.loss, it.metric, it.attack, it.clients, it.seed
         if alike in seen:
             continue
         seen.add(alike)

@@ -23,8 +23,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     attack: str
     estimator: str
     estimator_kind: str
-    accuracy: float
-    """After the last round."""
+    accuracy: float | None
+    """After the last round; None where the task has no such thing."""
+    loss: float | None
     success: float | None
     lost: float | None
     """Accuracy lost, in points, against the same settings without an attack, if that was run."""
@@ -64,13 +65,26 @@ def _result(log: RunLog, baseline: RunLog | None) -> RunResult:
         attack=header.arm.get("attack") or kind(header.settings.get("attack")) or "none",
         estimator=header.arm.get("estimator") or kind(header.settings.get("estimator")),
         estimator_kind=kind(header.settings.get("estimator")),
-        accuracy=log.final_accuracy,
+        accuracy=last.accuracy,
+        loss=last.loss,
         success=last.success,
-        lost=100 * (baseline.final_accuracy - log.final_accuracy) if baseline is not None and header.attacked else None,
+        lost=_points_lost(log, baseline),
         contaminated_weight=late_contaminated_weight(log.rounds) if header.attacked else None,
         seconds=sum(record.seconds.total for record in log.rounds) / len(log.rounds),
         guarantee=last.guarantee,
     )
+
+
+def _points_lost(log: RunLog, baseline: RunLog | None) -> float | None:
+    before, after = None if baseline is None else baseline.rounds[-1].accuracy, log.rounds[-1].accuracy
+    return None if before is None or after is None or not log.header.attacked else 100 * (before - after)
+
+
+def reached(result: RunResult) -> str:
+    """Return the accuracy of a run, or its loss where there is none."""
+    if result.accuracy is not None:
+        return percent(result.accuracy)
+    return "no finite loss" if result.loss is None else f"a loss of {result.loss:.4g}"
 
 
 def _sentences(results: Sequence[RunResult]) -> Iterator[str]:
@@ -96,19 +110,18 @@ def _against(result: RunResult, plain: RunResult | None) -> str:
     if plain is None:
         return _alone(result)
     if result.attack == "none":
-        reached = f"{result.estimator} reaches {percent(result.accuracy)}"
-        return f"Without an attack {reached} and plain averaging {percent(plain.accuracy)}."
+        return f"Without an attack {result.estimator} reaches {reached(result)} and plain averaging {reached(plain)}."
     return f"{_alone(result)} Plain averaging: {_ending(plain)}."
 
 
 def _alone(result: RunResult) -> str:
     if result.attack == "none":
-        return f"Without an attack {result.estimator} reaches {percent(result.accuracy)}."
+        return f"Without an attack {result.estimator} reaches {reached(result)}."
     return f"Under {_the(result.attack)}, {result.estimator}: {_ending(result)}."
 
 
 def _ending(result: RunResult) -> str:
-    return ending(result.accuracy, _lost(result), result.success)
+    return ending(result.accuracy, _lost(result), result.success) or reached(result)
 
 
 def _lost(result: RunResult) -> float | None:

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from f2ed.attacks import ProximalTerm
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.learning.datasets import Samples
+from f2ed.learning.losses import CROSS_ENTROPY, Loss
 from f2ed.learning.optimizer import Training, begin, step
 from f2ed.learning.partition import Partition
 from f2ed.learning.vector import bind, flatten, layout, load, reorder
@@ -103,7 +103,10 @@ class LocalTrainer:
     they share one generator.
     """
 
-    def __init__(self, model: nn.Module, *, channels_last: bool = False, seeded: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, *, loss: Loss = CROSS_ENTROPY, channels_last: bool = False, seeded: bool = True
+    ) -> None:
+        self.loss = loss
         self.model = copy.deepcopy(model).train()
         self.layout = layout(model)
         self.channels_last = channels_last
@@ -146,7 +149,7 @@ class LocalTrainer:
         self.slope.zero_()
         if self.channels_last and images.dim() == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        loss = cross_entropy(self.model(images), labels)
+        loss = self.loss(self.model(images), labels)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         return loss.detach(), self.slope
 

@@ -17,6 +17,7 @@ from f2ed.learning.fast.convolutions import Convolutions, OneByOne
 from f2ed.learning.fast.gradients import Gradients, by_vmap, one_by_one
 from f2ed.learning.fast.probe import disagreement, has_convolutions, is_stochastic
 from f2ed.learning.fast.stack import stack_gradients
+from f2ed.learning.losses import CROSS_ENTROPY, CrossEntropy, Loss
 from f2ed.learning.threads import run_in_threads
 from f2ed.learning.vector import layout
 
@@ -31,11 +32,11 @@ _FILLS_A_GPU = 1 << 20
 class Cohort:
     """A model ready to train many clients, each from the same weights.
 
-    Plain stacks of layers use hand-written gradients: on a GPU all clients at once, on a CPU in threads, in groups or,
-    with convolutions, one by one. Other models use `vmap`, except convolutional models on a CPU and models that `vmap`
-    rejects, which are trained client by client in threads; wide convolutional models on a GPU are trained one client
-    after another. A path whose gradients differ from the reference is not used; `path` and `notify` report what was
-    chosen and why. Everything is computed in full float32, even where a GPU defaults to less.
+    Plain stacks of layers with cross-entropy use hand-written gradients: on a GPU all clients at once, on a CPU in
+    threads, in groups or, with convolutions, one by one. Everything else uses `vmap`, except convolutional models on a
+    CPU and models that `vmap` rejects, which are trained client by client in threads; wide convolutional models on a
+    GPU are trained one client after another. A path whose gradients differ from the reference is not used; `path` and
+    `notify` report what was chosen and why. Everything is computed in full float32, even where a GPU defaults to less.
 
     An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
     nor on the number of workers.
@@ -45,6 +46,7 @@ class Cohort:
         self,
         model: nn.Module,
         *,
+        loss: Loss = CROSS_ENTROPY,
         device: str | torch.device = "cpu",
         workers: int | None = None,
         notify: Notify = quiet,
@@ -52,6 +54,7 @@ class Cohort:
         self.device = torch.device(device)
         self.model = copy.deepcopy(model).to(self.device).train()
         self.layout = layout(self.model)
+        self.loss = loss
         self.workers = workers or (cores() if self.device.type == "cpu" else 1)
         self.notify = notify
         self.path = ""
@@ -74,7 +77,7 @@ class Cohort:
 
     def _choose(self, start: Tensor, job: TrainingJob) -> None:
         """Choose the path, and create what each worker needs for it."""
-        on_cpu, reference = self.device.type == "cpu", LocalTrainer(self.model)
+        on_cpu, reference = self.device.type == "cpu", LocalTrainer(self.model, loss=self.loss)
         if is_stochastic(reference, start, job.data):
             # Threads and vmap would draw in another order.
             self.path, self._locals = "one by one", [reference]
@@ -89,23 +92,26 @@ class Cohort:
                     self.notify(f"clients are trained by {path}: {wrong}")
                 if path == "vmap" and self._fills_the_gpu():
                     # A model that vmap accepts does not branch on values, so a step can be recorded.
-                    self.path, self._gradients = "in turn", [one_by_one(self.model)]
+                    self.path, self._gradients = "in turn", [one_by_one(self.model, self.loss)]
                 return
             wrong = f"{path} cannot be used for this model ({reason})"
         if wrong:
             self.notify(f"clients are trained one at a time by each worker: {wrong}")
         self.path = "workers"
-        self._locals = [LocalTrainer(self.model, channels_last=on_cpu, seeded=False) for _ in range(self.workers)]
+        self._locals = [
+            LocalTrainer(self.model, loss=self.loss, channels_last=on_cpu, seeded=False) for _ in range(self.workers)
+        ]
 
     def _candidates(self) -> Iterator[tuple[str, list[Gradients]]]:
         """Yield the ways to train many clients at once, fastest first."""
         on_cpu = self.device.type == "cpu"
         convolutions = OneByOne if on_cpu else _for_a_gpu()
-        stacks = [stack for _ in range(self.workers) if (stack := stack_gradients(self.model, convolutions))]
-        if stacks:
-            yield "by hand", list[Gradients](stacks)
+        if isinstance(self.loss, CrossEntropy):
+            stacks = [stack for _ in range(self.workers) if (stack := stack_gradients(self.model, convolutions))]
+            if stacks:
+                yield "by hand", list[Gradients](stacks)
         if not (on_cpu and has_convolutions(self.model)):
-            yield "vmap", [by_vmap(self.model) for _ in range(self.workers)]
+            yield "vmap", [by_vmap(self.model, self.loss) for _ in range(self.workers)]
 
     def _fills_the_gpu(self) -> bool:
         """Return whether one client is enough to keep the GPU busy."""

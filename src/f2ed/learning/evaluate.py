@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.threads import cores
 from f2ed.learning.datasets import Samples
+from f2ed.learning.losses import CROSS_ENTROPY, Loss, metric_of
 from f2ed.learning.threads import run_in_threads
 from f2ed.learning.vector import bind, load
 
@@ -22,16 +22,27 @@ _SLICE_ON_GPU = 10_000
 
 
 class Score(NamedTuple):
-    """The share of samples classified correctly, and the mean loss."""
+    """The share of right answers, where there is such a thing, the mean loss, and the metric, where there is one."""
 
-    accuracy: float
+    accuracy: float | None
     loss: float
+    metric: float | None = None
 
 
 class Evaluator:
     """A copy of a model that evaluates weights, in slices; on a CPU channels-last and one slice per thread."""
 
-    def __init__(self, model: nn.Module, device: str | torch.device = "cpu", *, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        device: str | torch.device = "cpu",
+        *,
+        workers: int | None = None,
+        loss: Loss = CROSS_ENTROPY,
+        metric: str | None = None,
+    ) -> None:
+        self.loss = loss
+        self.metric = None if (name := metric or loss.metric) is None else metric_of(name)
         self.device = torch.device(device)
         self.model = copy.deepcopy(model).to(self.device).eval()
         self.on_cpu = self.device.type == "cpu"
@@ -39,12 +50,15 @@ class Evaluator:
         bind(self.model, channels_last=self.on_cpu)
 
     def score(self, weights: Tensor, samples: Samples) -> Score:
-        """Return accuracy and loss on the samples."""
+        """Return accuracy, loss and metric on the samples."""
         if not len(samples):
             raise ConfigError("there are no samples to evaluate on; at least one is needed")
         scores = self.scores(weights, samples.images)
-        right = (scores.argmax(1) == samples.labels).double().mean()
-        return Score(float(right), float(cross_entropy(scores.double(), samples.labels)))
+        outputs, targets = scores.double(), samples.labels
+        if targets.is_floating_point():
+            targets = targets.double()
+        metric = None if self.metric is None else float(self.metric(outputs, targets))
+        return Score(self.loss.accuracy(scores, targets), float(self.loss(outputs, targets)), metric)
 
     def predictions(self, weights: Tensor, images: Tensor) -> Tensor:
         """Return the class of each image."""

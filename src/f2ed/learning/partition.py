@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
@@ -50,6 +50,9 @@ class Partition:
 class Partitioner(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """A way to assign samples, by its settings."""
 
+    by_label: ClassVar[bool] = False
+    """Whether it needs a class for every sample."""
+
     def __call__(
         self, labels: NDArray[np.integer], clients: int, seed: int, *, owners: Indices | None = None
     ) -> Partition:
@@ -93,6 +96,7 @@ class Pathological(Partitioner, frozen=True, tag="pathological"):
     each of its labels, so the rarest label determines how many samples are used.
     """
 
+    by_label: ClassVar[bool] = True
     classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
@@ -110,6 +114,7 @@ class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
     frequent labels have more samples than others.
     """
 
+    by_label: ClassVar[bool] = True
     classes_per_client: Annotated[int, msgspec.Meta(ge=1)] = 3
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
@@ -150,6 +155,7 @@ class Dirichlet(Partitioner, frozen=True, tag="dirichlet"):
     `min_samples` samples is drawn again, at most a hundred times.
     """
 
+    by_label: ClassVar[bool] = True
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.5
     min_samples: Annotated[int, msgspec.Meta(ge=1)] = 1
 

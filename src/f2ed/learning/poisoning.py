@@ -81,20 +81,26 @@ class MaliciousTraining:
         end = 0
         for images, _ in data:
             if id(images) not in pools:
-                pools[id(images)] = end, self._tensor(images)
+                pools[id(images)] = end, _as_trained(images, self.model.device)
                 end += len(images)
         pool = torch.cat([part for _, part in pools.values()])
         return [
             ClientData(
                 pool,
                 torch.arange(len(labels), device=pool.device) + pools[id(images)][0],
-                torch.as_tensor(labels, device=pool.device).long(),
+                _as_trained(labels, pool.device),
             )
             for images, labels in data
         ]
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.model.device)
+
+
+def _as_trained(given: Array, device: torch.device) -> Tensor:
+    """Return samples or targets in the types of training; tokens and classes stay integers."""
+    found = torch.as_tensor(given, device=device)
+    return found.float() if found.is_floating_point() else found.long()
 
 
 def _with_overrides(training: Training, overrides: TrainingOverrides) -> Training:

@@ -2,6 +2,8 @@
 
 from math import isfinite
 
+from msgspec import UNSET
+
 from f2ed.records.schema import RoundRecord, Seconds
 
 __all__ = ["COUNTS", "NUMBERS", "numbers"]
@@ -9,6 +11,7 @@ __all__ = ["COUNTS", "NUMBERS", "numbers"]
 _SCALARS = (
     "accuracy",
     "loss",
+    "metric",
     "success",
     "success_every",
     "eigenvalue",
@@ -31,7 +34,8 @@ COUNTS = frozenset({"iterations", "clipped", "clipped_honest", "shortened", "byt
 
 def numbers(record: RoundRecord) -> dict[str, float | None]:
     """Return the numbers by name; None for what is not known or not finite."""
-    values = [getattr(record, name) for name in _SCALARS]
+    found = (getattr(record, name) for name in _SCALARS)
+    values = [None if value is UNSET else value for value in found]
     values += [None if record.leak is None else getattr(record.leak, name) for name in _METER]
     values += [getattr(record.seconds, stage) for stage in Seconds.__struct_fields__]
     finite = (value if value is not None and isfinite(value) else None for value in values)

@@ -231,7 +231,9 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     accuracy: float | None = None
     """On the test set; None in a deployment, and where it is not a finite number."""
     loss: float | None = None
-    """Cross-entropy on the test set."""
+    """On the test set: cross-entropy, unless the settings name another loss."""
+    metric: float | UnsetType = UNSET
+    """On the test set: what the settings name, or the root mean squared error with the loss mse."""
     success: float | None = None
     """Of a targeted attack, over inputs whose true label is not the target."""
     success_every: float | None = None

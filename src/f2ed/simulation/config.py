@@ -13,12 +13,12 @@ from msgspec import Meta
 
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
-from f2ed.core.imports import path_of
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
 from f2ed.guarantees import safe_k
-from f2ed.learning import AnyDataset, AnyModel, AnyPartition, Data, Training
+from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
+from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import Protocol
@@ -27,7 +27,7 @@ from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
-from f2ed.simulation.own import IMPORTED, factory_of, is_own, made, plain, with_entry_points
+from f2ed.simulation.own import IMPORTED, factory_of, is_own, made, named, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
 
@@ -38,6 +38,7 @@ PLUGINS: dict[str, Any] = {
     "data": AnyDataset,
     "partition": AnyPartition,
     "model": AnyModel,
+    "loss": AnyLoss,
     "attack": AnyAttack,
     "estimator": AnyEstimator,
     "schedule": Schedule,
@@ -55,6 +56,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data: AnyDataset
     partition: AnyPartition = Iid()
     model: AnyModel = Mlp()
+    loss: AnyLoss | None = None
+    """What training minimizes; cross-entropy by default."""
+    metric: str | None = None
+    """What is reported beside accuracy and loss: "rmse", "mae", or the import path of your own function."""
     training: Training = Training()
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
@@ -85,6 +90,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The probability that a client drops out of a round."""
     dp: Noise | None = None
     """Noise for differential privacy; it needs shards and a `clip_norm`. A number stands for its `noise_multiplier`."""
+
+    @property
+    def task(self) -> Loss:
+        """The loss."""
+        return self.loss or CROSS_ENTROPY
 
     @property
     def sharded(self) -> bool:
@@ -147,11 +157,14 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if name == "data" and isinstance(value, tuple | list | Data):
         value = Given.of(value)
-    if name == "model" and callable(value) and not isinstance(value, msgspec.Struct):
-        return {"kind": IMPORTED, "factory": path_of(value)}
+    if name in {"model", "loss", "metric"} and callable(value) and not isinstance(value, msgspec.Struct):
+        path = named(value, name)
+        return path if name == "metric" else {"kind": IMPORTED, "factory": path}
     if isinstance(value, msgspec.Struct):
         value = plain(value, name)
     if name in {"attack", "dp"} and value == "none":
+        return None
+    if name == "loss" and value in ("cross-entropy", {"kind": "cross-entropy"}):
         return None
     if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
         return {"noise_multiplier": value}

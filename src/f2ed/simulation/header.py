@@ -33,6 +33,7 @@ def header(
     dimension: int,
     malicious: tuple[int, ...],
     partition: Partition,
+    labeled: bool,
     data: str,
     shards: tuple[tuple[int, ...], ...],
 ) -> RunHeader:
@@ -59,7 +60,7 @@ def header(
         estimator=Plugin.of(experiment.estimator),
         attack=None if experiment.attack is None else Plugin.of(experiment.attack),
         samples=tuple(partition.sizes),
-        labels=tuple(map(tuple, partition.histograms)),
+        labels=tuple(map(tuple, partition.histograms)) if labeled else None,
         shards=shards,
         mode=experiment.mode,
         crowd=_crowd(experiment),

@@ -70,7 +70,8 @@ class LocalUpdates:
         """Return the updates of honest training, [k, d]; those of a first round may be known already."""
         it = self._experiment
         first = state.round == 0 and state.model is self._first_model
-        settings = it.data, it.partition, it.model, it.training, it.clients, it.seed, state.model.device, tuple(clients)
+        learned = it.data, it.partition, it.model, it.start, it.loss, it.training
+        settings = *learned, it.clients, it.seed, state.model.device, tuple(clients)
         if first and (known := self._first_rounds.get(settings)) is not None:
             return known
         jobs = [TrainingJob(client, self._data[client], it.training) for client in clients]

@@ -5,7 +5,7 @@
     estimator = "my-rule"          # a package's entry point in the group f2ed.estimator
 
 A plug-in of your own is a frozen struct like those of the registries: it derives from `Estimator`, `Attack`, `Dataset`
-or `Partitioner`. Models are any `nn.Module`.
+or `Partitioner`. Models are any `nn.Module`, losses and metrics any function of outputs and targets.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from f2ed.learning.datasets import Dataset
 from f2ed.learning.models import Imported
 from f2ed.learning.partition import Partitioner
 
-__all__ = ["IMPORTED", "factory_of", "is_own", "made", "plain", "sources", "with_entry_points"]
+__all__ = ["IMPORTED", "factory_of", "is_own", "made", "named", "plain", "sources", "with_entry_points"]
 
 IMPORTED = "imported"
 _BASES: dict[str, tuple[Any, Any]] = {
@@ -75,6 +75,16 @@ def made(table: Any, setting: str) -> Any:
             f"{base.__name__}"
         )
     return plugin
+
+
+def named(value: Any, setting: str) -> str:
+    """Return the import path of a function or class that was given by value."""
+    if not hasattr(value, "__qualname__"):
+        raise ConfigError(
+            f"{setting}: found an instance of {type(value).__name__}; give a function or a class, which the "
+            "record can name"
+        )
+    return path_of(value)
 
 
 def plain(value: Any, setting: str = "") -> Any:

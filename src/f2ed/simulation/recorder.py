@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from f2ed.attacks import Success
@@ -53,6 +54,7 @@ class Recorder:
             round=number,
             accuracy=score.accuracy,
             loss=score.loss if isfinite(score.loss) else None,
+            metric=UNSET if score.metric is None or not isfinite(score.metric) else score.metric,
             success=None if success is None else success.others,
             success_every=None if success is None else success.every,
             skipped=result.skipped,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
-_CURVES = {"accuracy": "accuracy", "success": "attack success", "loss": "loss"}
+_CURVES = {"accuracy": "accuracy", "success": "attack success", "loss": "loss", "metric": "metric"}
+_UNBOUNDED = {"loss", "metric"}
 _SHOWN_ROUNDS = 20
 
 
@@ -70,7 +71,7 @@ class Run:
             raise ConfigError(
                 "to_frame needs pandas, which is not installed; install it (pip install pandas), or use to_table"
             ) from None
-        return pd.DataFrame(self._columns()).set_index("round")
+        return pd.DataFrame({name: [*map(_or_nan, each)] for name, each in self._columns().items()}).set_index("round")
 
     def to_table(self) -> Any:
         """Return a pyarrow Table with one row per round; what is not known is null."""
@@ -92,7 +93,7 @@ class Run:
         figure = Figure(figsize=(4 * max(1, len(shown)), 3), layout="constrained")
         for panel, name in zip(figure.subplots(1, max(1, len(shown)), squeeze=False)[0], shown, strict=False):
             panel.plot(columns["round"], [_or_nan(value) for value in columns[name]])
-            panel.set(xlabel="round", ylabel=_CURVES[name], ylim=None if name == "loss" else (0, 1))
+            panel.set(xlabel="round", ylabel=_CURVES[name], ylim=None if name in _UNBOUNDED else (0, 1))
             panel.grid(alpha=0.4)
         return figure
 
@@ -103,7 +104,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return a table of the latest rounds for a notebook; nothing is run."""
         shown = self._done[-_SHOWN_ROUNDS:]
-        names = [name for name in _CURVES if any(getattr(record, name) is not None for record in shown)]
+        names = [name for name in _CURVES if any(numbers(record)[name] is not None for record in shown)]
         head = "".join(f"<th>{escape(word)}</th>" for word in ("round", *(_CURVES[name] for name in names), "skipped"))
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(record, names)) + "</tr>" for record in shown
@@ -132,8 +133,8 @@ class Run:
 def _cells(record: RoundRecord, names: list[str]) -> Iterator[str]:
     yield str(record.round)
     for name in names:
-        value = getattr(record, name)
-        yield "" if value is None else f"{value:.4g}" if name == "loss" else percent(value)
+        value = numbers(record)[name]
+        yield "" if value is None else f"{value:.4g}" if name in _UNBOUNDED else percent(value)
     yield record.skipped or ""
 
 

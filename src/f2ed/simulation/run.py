@@ -100,13 +100,14 @@ class Simulation:
         self.digest = digest(experiment)
         self.data = data.to(self.device)
         seed, workers = experiment.seed, workers or cores()
-        module = experiment.model(data.shape, data.classes, seed)
+        loss = experiment.task
+        module = experiment.model(data.shape, loss.outputs(data), seed)
         self._module = module
         if experiment.start is not None:
             load(module, saved_vector(found_file(experiment.start, None), module))
         self._first_model = flatten(module).to(self.device)
         on_cpu = self.device.type == "cpu"
-        cohort = Cohort(module, device=self.device, workers=workers if on_cpu else None, notify=notify)
+        cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
         clients = split_samples(self.data.train, partition)
         picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
@@ -125,7 +126,7 @@ class Simulation:
             Sharded(experiment, self.digest[:16], self._assignments, workers) if experiment.sharded else Unsharded()
         )
         self._server_step = ServerStep(experiment.estimator, tensors=cohort.layout.sizes, seed=seed)
-        self._evaluator = Evaluator(module, self.device, workers=workers)
+        self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
         attackers = () if self._adversary is None else self.malicious
         self._record = Recorder(experiment, self._assignments, attackers)
         self.header = header(
@@ -136,6 +137,7 @@ class Simulation:
             dimension=self._dimension,
             malicious=self.malicious,
             partition=partition,
+            labeled=loss.labeled(data),
             data=data.sha256,
             shards=self._assignments(0).shards,
         )

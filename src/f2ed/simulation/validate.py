@@ -4,15 +4,17 @@ import copy
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
-from f2ed.attacks import EvaluationData, Examples, Palette
+from f2ed.attacks import Attack, EvaluationData, Examples, Palette
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
 from f2ed.learning.datasets.tables import found_file
+from f2ed.learning.losses import CrossEntropy, metric_of
 from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.dp import NoiseCost, noise_cost
@@ -106,27 +108,73 @@ def run_noise_cost(experiment: Experiment, coordinates: int) -> NoiseCost:
 
 def check_data(experiment: Experiment, data: Data) -> Partition:
     """Check what depends on the data: the partition, the model's shape and the attack's goal."""
-    partition = _about(
-        "partition",
-        lambda: experiment.partition(
-            data.train.labels.cpu().numpy(), experiment.clients, experiment.seed, owners=data.owners
-        ),
-    )
-    module = _about("model", lambda: experiment.model(data.shape, data.classes, experiment.seed))
-    _about("model", lambda: _try(module, data))
+    outputs = _about("loss", lambda: experiment.task.outputs(data))
+    partition = _about("partition", lambda: _partition(experiment, data))
+    module = _about("model", lambda: experiment.model(data.shape, outputs, experiment.seed))
+    scores = _about("model", lambda: _try(module, data))
+    _try_loss(experiment, scores, data)
     if (start := experiment.start) is not None:
         _about("start", lambda: saved_vector(found_file(start, None), module))
     if experiment.dp is not None:
         _about("dp", lambda: run_noise_cost(experiment, len(flatten(module))))
     if (attack := experiment.attack) is not None:
+        _about("attack", lambda: _check_attack(experiment, data))
         few = Examples(data.test.images[:100], data.test.labels[:100])
         evaluation = EvaluationData(few, data.classes, Palette(data.black, data.white), stream(0, "check"))
         _about("attack", lambda: attack.goal(evaluation))
     return partition
 
 
-def _try(module: nn.Module, data: Data) -> None:
-    """Feed the model two samples; refuse a shape that it does not take, or outputs that are not one per class."""
+def _partition(experiment: Experiment, data: Data) -> Partition:
+    labels, labeled = data.train.labels.cpu().numpy(), experiment.task.labeled(data)
+    if experiment.partition.by_label and not labeled:
+        raise ConfigError('it assigns samples by their class, and these have none; use "iid", "natural" or "assigned"')
+    # Without classes all samples are alike.
+    labels = labels if labeled else np.zeros(len(labels), np.int64)
+    return experiment.partition(labels, experiment.clients, experiment.seed, owners=data.owners)
+
+
+def _check_attack(experiment: Experiment, data: Data) -> None:
+    """Refuse an attack that trains on altered labels, or aims at one, where there are none."""
+    attack = experiment.attack
+    if attack is None or experiment.task.labeled(data):
+        return
+    targeted = type(attack).goal is not Attack.goal
+    if targeted or not attack.trains_honestly:
+        raise ConfigError(
+            f"{attack.__struct_config__.tag} needs a class for every sample, and the targets have none; use an "
+            "untargeted attack on updates, such as trimmed-mean-attack or sign-flip"
+        )
+
+
+def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
+    """Compute loss and metric of two samples; refuse outputs that do not fit the targets."""
+    targets = data.train.labels[:2].cpu()
+    if isinstance(experiment.task, CrossEntropy):
+        wanted = (len(targets), data.classes)
+        if tuple(scores.shape) != wanted:
+            raise ConfigError(f"model: two samples gave {tuple(scores.shape)}; {wanted} is needed, one score per class")
+    name = experiment.metric or experiment.task.metric
+    metric = None if name is None else _about("metric", lambda: metric_of(name))
+    for what, function in (("loss", experiment.task), ("metric", metric)):
+        if function is not None:
+            _about(what, lambda function=function: _computed(function, scores, targets))  # type: ignore[misc]  # bound now
+
+
+def _computed(function: Callable[..., object], scores: torch.Tensor, targets: torch.Tensor) -> None:
+    try:
+        float(function(scores, targets))  # type: ignore[arg-type]  # a wrong type is what is looked for
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"outputs of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)} do not fit: "
+            f"{str(error).splitlines()[0] if str(error) else error!r}"
+        ) from error
+
+
+def _try(module: nn.Module, data: Data) -> torch.Tensor:
+    """Feed the model two samples; refuse a shape that it does not take."""
     try:
         with torch.no_grad():
             scores = copy.deepcopy(module).eval()(data.train.images[:2].cpu())
@@ -134,10 +182,9 @@ def _try(module: nn.Module, data: Data) -> None:
         raise ConfigError(
             f"it does not take samples of shape {data.shape}: {str(error).splitlines()[0] if str(error) else error!r}"
         ) from error
-    wanted = (min(2, len(data.train)), data.classes)
-    if not isinstance(scores, torch.Tensor) or tuple(scores.shape) != wanted:
-        found = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-        raise ConfigError(f"two samples gave {found}; {wanted} is needed, one score per class")
+    if not isinstance(scores, torch.Tensor):
+        raise ConfigError(f"two samples gave a {type(scores).__name__}; a tensor is needed")
+    return scores
 
 
 def _about(setting: str, compute: Callable[[], Result]) -> Result:

@@ -30,7 +30,10 @@ def quiet(*_: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples `[n, …]`, for images `[n, channels, height, width]` in float32, and their labels `[n]` in int64."""
+    """Samples `[n, …]`, for images `[n, channels, height, width]` in float32, and their labels `[n]` in int64.
+
+    With a loss other than cross-entropy, the labels are the targets: numbers in float32, or tokens `[n, t]`.
+    """
 
     images: Tensor
     labels: Tensor
@@ -56,7 +59,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A training and a test set with labels `0 … classes-1`.
+    """A training and a test set with labels `0 … classes-1`; with targets that are numbers, `classes` of them each.
 
     `black` and `white` are the values of the raw pixels 0 and 1 after normalization, for attacks that draw into images.
     """
@@ -71,6 +74,8 @@ class Data:
     """The client of each training sample, where the data say so; see the partition `natural`."""
     origin: "Dataset | None" = None
     """The setting that loaded them; None for data that were made by hand."""
+    named: bool = False
+    """Whether the labels were words or negative integers, and were numbered."""
 
     @property
     def shape(self) -> tuple[int, ...]:
