@@ -264,9 +264,10 @@ def test_clients_are_resharded_when_the_schedule_says():
 
 def test_bytes_are_those_of_the_upload_and_little_more():
     simulation = Simulation(experiment(SMALL), workers=1)
-    _, record = simulation.step(simulation.start())
+    (_, first), (_, second), _ = simulation.rounds()
     payload = 4 * simulation.header.dimension
-    assert payload < record.bytes_up < payload + 300
+    assert payload < second.bytes_up < payload + 300
+    assert first.bytes_up > second.bytes_up  # the keys of the epoch
 
 
 def test_simulate_wants_settings_once():
