@@ -98,7 +98,8 @@ def change_policy(rng, shard, held):
     """Replace what the federation agreed on; a few clients have not heard of it, and one may have left."""
     members = shard.terms.members
     if len(members) > 4 and rng.random() < 0.3:
-        members = tuple(client for client in members if client != rng.choice(members))
+        leaver = rng.choice(members)
+        members = tuple(client for client in members if client != leaver)
     fields = {"ring": shard.terms.ring, "round": shard.terms.round, "epoch": shard.terms.epoch + 1}
     agreement = str(rng.choice(["x25519+mlkem768", "x25519"]))
     shard.keys, shard.terms = None, new_policy(rng, members, clip_value=2.0, agreement=agreement, **fields)
