@@ -47,4 +47,5 @@ def test_a_node_that_lost_power_after_its_reply_never_begins_the_round_again(tmp
         disk.cut()
     shutil.rmtree(tmp_path / "memory")
     assert not lead(server.terms())
+    assert len(lead(server.terms(1))) == size  # nothing that the node needs was lost
     assert all("never begun twice" in server.refusals[client] for client in range(size))
