@@ -1,12 +1,14 @@
 """However many clients are trained at once, each gets what the reference gives it."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from f2ed.attacks import ProximalTerm
 from f2ed.learning import cohort as cohort_module
-from f2ed.learning.client import ClientData, TrainingJob
+from f2ed.learning.client import ClientData, TrainingJob, TrainingKey, batch_order
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import Digits
 from f2ed.learning.fast.batch_plan import plan_batches
@@ -70,12 +72,43 @@ def test_every_path_equals_the_reference_for_clients_of_unequal_sizes(name):
     [
         Training(lr=0.05, batch_size=5, momentum=0.9, weight_decay=0.01),
         Training(lr=0.01, batch_size=7, optimizer="adam", local_epochs=2),
+        Training(lr=0.05, batch_size=5, local_epochs=2, proximal=2.0),
     ],
     ids=str,
 )
 def test_every_path_equals_the_reference_for_every_optimizer(name, training):
     work = jobs(training)
     torch.testing.assert_close(run(MODELS[name], work), reference(MODELS[name], work), rtol=1e-3, atol=2e-5)
+
+
+def test_a_proximal_term_keeps_clients_near_the_global_model_as_in_its_paper():
+    network, data = MODELS["dense"], jobs()[0].data
+    training = Training(lr=0.05, batch_size=5, local_epochs=3, proximal=1.5)
+    job = TrainingJob(0, data, training)
+    found = run(network, [job])[0]
+    model, start = copy.deepcopy(network), [weights.detach().clone() for weights in network.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for epoch in batch_order(TrainingKey(SEED, ROUND, 0), len(data), 3):
+        for at in range(0, len(data), 5):
+            rows = torch.from_numpy(epoch[at : at + 5])
+            loss = torch.nn.functional.cross_entropy(model(data.samples.images[rows]), data.labels[rows])
+            away = sum((w - w0).square().sum() for w, w0 in zip(model.parameters(), start, strict=True))
+            optimizer.zero_grad()
+            (loss + 1.5 / 2 * away).backward()
+            optimizer.step()
+    torch.testing.assert_close(found, flatten(model) - flatten(network), rtol=1e-3, atol=2e-5)
+    free = run(network, [TrainingJob(0, data, Training(lr=0.05, batch_size=5, local_epochs=3))])[0]
+    assert found.norm() < free.norm()
+
+
+def test_an_attackers_own_pull_replaces_that_of_the_settings():
+    network, data = MODELS["dense"], jobs()[0].data
+    pull = ProximalTerm(0.5, flatten(network) + 0.1)
+    plain = TrainingJob(0, data, Training(lr=0.05, batch_size=5), proximal=pull)
+    both = TrainingJob(0, data, Training(lr=0.05, batch_size=5, proximal=2.0), proximal=pull)
+    assert torch.equal(run(network, [plain]), run(network, [both]))
+    mixed = run(network, [plain, TrainingJob(1, data, both.training), TrainingJob(2, data, plain.training)])
+    assert torch.equal(mixed[:1], run(network, [plain]))
 
 
 @pytest.mark.parametrize("name", ["dense", "attention", "convolutions"])

@@ -9,7 +9,7 @@ import f2ed
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.summary import summarize
 from f2ed.learning.saved import save_model
-from f2ed.records import RunLog, line
+from f2ed.records import RunLog, line, settings_digest
 from f2ed.report.page import write_page
 from f2ed.simulation import Simulation, experiment
 from f2ed.simulation.first_round_cache import FirstRoundCache
@@ -96,6 +96,16 @@ def test_cross_entropy_is_the_default_and_changes_no_digest():
     assert experiment(SMALL | {"loss": {"kind": "cross-entropy"}}) == plain
     assert digest(plain) == digest(experiment(SMALL | {"metric": None}))
     assert digest(experiment(SMALL | {"metric": "mae"})) != digest(plain)
+
+
+def test_a_proximal_term_keeps_updates_small_and_changes_no_digest_where_there_is_none():
+    near, free = (f2ed.simulate(SMALL | {"training": {"lr": 0.1} | pull}) for pull in ({"proximal": 9.0}, {}))
+    assert near.records[0].step < free.records[0].step
+    assert experiment(SMALL | {"training": {"lr": 0.1, "proximal": None}}) == experiment(SMALL)
+    settings = free.header.settings["training"]
+    assert settings_digest({"training": settings}) == settings_digest(
+        {"training": {name: value for name, value in settings.items() if name != "proximal"}}
+    )
 
 
 def test_the_record_holds_the_source_of_a_loss_of_your_own():

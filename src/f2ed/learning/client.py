@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +82,13 @@ class TrainingJob:
     mask: Tensor | None = None
     repeat: int = 0
 
+    def pulled_to(self, model: Tensor) -> "TrainingJob":
+        """Return the job with the proximal term of its settings, if these have one and the job has none of its own."""
+        strength = self.training.proximal
+        if strength is None or self.proximal is not None:
+            return self
+        return replace(self, proximal=ProximalTerm(strength, model))
+
 
 def split_samples(samples: Samples, partition: Partition) -> list[ClientData]:
     """Return each client's data as rows of one shared pool; only row numbers and labels are copied."""
@@ -118,6 +125,7 @@ class LocalTrainer:
 
     def train(self, start: Tensor, job: TrainingJob, key: TrainingKey) -> Tensor:
         """Return the client's update `[d]`: its weights and buffers after training minus those at the start."""
+        job = job.pulled_to(start)
         start = start if job.start is None else job.start
         self.load(start)
         data, training = job.data, job.training

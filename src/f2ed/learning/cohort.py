@@ -65,6 +65,7 @@ class Cohort:
     def __call__(self, start: Tensor, jobs: Sequence[TrainingJob], *, seed: int, round_: int) -> Tensor:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
+        jobs = [job.pulled_to(start) for job in jobs]
         with _full_precision(self.device):
             if jobs and not self.path:
                 self._choose(start, jobs[0])

@@ -35,6 +35,8 @@ class Training(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Share = 0.0
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    proximal: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """FedProx (Li et al. 2020): adds this much times half the squared distance from the global model to the loss."""
 
     def __post_init__(self) -> None:
         """Check every field, and refuse a setting that would have no effect."""

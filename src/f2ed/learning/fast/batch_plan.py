@@ -65,7 +65,8 @@ def plan_batches(jobs: Sequence[TrainingJob], seed: int, round_: int) -> list[Ba
 
     def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
-        return id(job.data.pool), *msgspec.structs.astuple(job.training), job.proximal is None, job.mask is None
+        settings = (0.0 if value is None else value for value in msgspec.structs.astuple(job.training))
+        return id(job.data.pool), *settings, job.proximal is None, job.mask is None
 
     return [_plan(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 
