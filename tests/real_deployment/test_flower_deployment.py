@@ -64,6 +64,12 @@ def tolerant(deployment):
 
 
 @pytest.fixture(scope="module")
+def regrouped(tolerant):
+    """Return the shards of the tolerant run, for which the authority made groups of one client each."""
+    return tolerant.deployment.roster.assignment(0).shards
+
+
+@pytest.fixture(scope="module")
 def noisy(deployment):
     run = (
         Federation(deployment, "noisy", **{"f2ed-mode": "all-or-nothing", "f2ed-noise-multiplier": 1.0}).begin().ready()
@@ -178,6 +184,7 @@ def test_a_node_killed_when_asked_for_its_key_closes_its_shard_and_no_other(agai
     assert again.equals_the_survivors([other])
 
 
+@pytest.mark.nightly
 def test_a_client_restarted_between_its_key_and_its_upload_goes_on_with_its_key(deployment, again, shards):
     one, other = shards
     deployment.replace_node(one[0])
@@ -193,6 +200,7 @@ def test_a_client_restarted_between_its_key_and_its_upload_goes_on_with_its_key(
     assert again.equals_the_survivors([one])
 
 
+@pytest.mark.nightly
 def test_a_node_killed_when_asked_for_its_upload_closes_its_shard_and_no_other(deployment, again, shards):
     one, other = shards
     again.ask(**{f"c{other[1]}_AskUpload": "die"})
@@ -248,8 +256,9 @@ def test_a_node_whose_privacy_budget_is_spent_closes_its_shard_and_no_other(depl
     deployment.start_node_again(other[0])
 
 
-def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, shards):
-    one, other = shards
+@pytest.mark.nightly
+def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_the_sum(deployment, tolerant, regrouped):
+    one, other = regrouped
     tolerant.ask(**{f"c{one[0]}_Invite": "die", f"c{other[1]}_Peers": "die"})
     record = tolerant.result()
     assert dropped(record) == sorted([one[0], other[1]])
@@ -261,8 +270,8 @@ def test_in_the_tolerant_mode_nodes_killed_before_their_upload_are_left_out_of_t
 
 
 @pytest.mark.nightly
-def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(deployment, tolerant, shards):
-    one, other = shards
+def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(deployment, tolerant, regrouped):
+    one, other = regrouped
     orders = {f"c{one[2]}_Delivery": "die", f"c{other[2]}_Peers": "garbage", f"c{other[0]}_Peers": "hold"}
     tolerant.ask(**orders)
     tolerant.until_heard(other[3], "Peers")
@@ -278,8 +287,9 @@ def test_in_the_tolerant_mode_a_client_restarted_inside_a_round_is_in_the_sum(de
     deployment.replace_node(one[2])
 
 
-def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, shards):
-    one, other = shards
+@pytest.mark.nightly
+def test_in_the_tolerant_mode_nodes_killed_after_their_upload_are_in_the_sum(deployment, tolerant, regrouped):
+    one, other = regrouped
     tolerant.ask(**{f"c{one[3]}_Alive": "die", f"c{other[0]}_Confirmations": "die"})
     record = tolerant.result()
     assert dropped(record) == sorted([one[3], other[0]])

@@ -42,6 +42,7 @@ _Rosters = Annotated[
     list[Path],
     Parameter(
         name=["--roster", "-r"],
+        negative="",
         help="The signed roster, checked before with f2ed roster verify; older ones too, if the server's key changed.",
     ),
 ]
