@@ -91,7 +91,9 @@ def state_of(folder):
 
 def damaged(name):
     def damage(folder, _):
-        for path in state_of(folder).glob(name):
+        found = list(state_of(folder).glob(name))
+        assert found
+        for path in found:
             path.write_bytes(b"4711")
 
     return damage
@@ -111,7 +113,9 @@ LOCAL = {
     ),
     "a damaged mark": damaged("*.rounds"),
     "a damaged layout": damaged("*.layout"),
-    "a damaged state": damaged("[0-9a-f]" * 32),
+    "a damaged pin": damaged("*.pin"),
+    "damaged groups": damaged("*.groups"),
+    "damaged keys": damaged("keys-*[0-9a-f]"),
 }
 
 
