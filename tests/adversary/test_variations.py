@@ -3,9 +3,11 @@
 import msgspec
 
 from f2ed.deployment.roster.draw import drawn
+from f2ed.deployment.round_mark import RoundMark
 from f2ed.protocol.secagg.messages import AskKey, SignedKey
 from tests.adversary.test_draw import Federation
-from tests.flower.lying_server import LyingServer
+from tests.flower.fake_grid import FakeGrid, Node, model, opened, real_roster, server, user_app
+from tests.flower.lying_server import RUN, LyingServer
 
 replace = msgspec.structs.replace
 
@@ -23,7 +25,24 @@ def test_an_authority_cannot_try_serials_until_the_groups_suit(tmp_path):
 
 def test_a_zero_with_a_sign_is_another_term(tmp_path):
     """-0.0 equals 0.0: the node would follow its own terms, and write another context into its log."""
-    server = LyingServer(tmp_path, 4)
-    assert server.ask(0, AskKey(server.terms(noise=-0.0)), SignedKey) is None
-    assert "the server states noise -0.0 for round 0; this client's roster says 0.0" in server.refusals[0]
-    assert server.ask(0, AskKey(server.terms()), SignedKey)
+    lying = LyingServer(tmp_path, 4)
+    assert lying.ask(0, AskKey(lying.terms(noise=-0.0)), SignedKey) is None
+    assert "the server states noise -0.0 for round 0; this client's roster says 0.0" in lying.refusals[0]
+    assert lying.ask(0, AskKey(lying.terms()), SignedKey)
+def test_a_client_with_many_nodes_has_one_voice_about_the_settings_of_the_run(tmp_path):
+    """Client 0 connects ten nodes that were given other settings; the server would bind everyone's round to them."""
+    roster, settings = real_roster(tmp_path, 8, shards=2, min_crowd=4)
+    nodes = [Node(client, user_app(), settings[client]) for client in range(1, 8)]
+    clones = [Node(0, user_app(), settings[0], {"other": 1}) for _ in range(10)]
+    leader = server(roster)
+    leader.start(FakeGrid(nodes + clones, RUN), model(), num_rounds=1)
+    assert opened(leader) == [place for place, members in enumerate(roster.assignment(0).shards) if 0 not in members]
+
+
+def test_one_client_that_claims_a_far_round_stalls_nobody(tmp_path):
+    roster, settings = real_roster(tmp_path, 8, shards=2, min_crowd=4)
+    nodes = [Node(client, user_app(), settings[client]) for client in range(8)]
+    RoundMark(tmp_path / "client_0.state" / f"{roster.lineage}.rounds", 0, 2**32).spend(2**31)
+    leader = server(roster)
+    leader.start(FakeGrid(nodes, RUN), model(), num_rounds=1)
+    assert opened(leader) == [place for place, members in enumerate(roster.assignment(0).shards) if 0 not in members]

@@ -155,17 +155,18 @@ class NodeRegistry:
         The server's own settings are not asked for: a strategy does not see them. A node binds what it was given, so a
         wrong answer closes shards and opens nothing.
         """
-        counted = Counter(self._run_configs[node] for node in self._clients)
+        latest = {client: node for node, client in self._clients.items()}  # One voice each, whatever nodes it has.
+        counted = Counter(self._run_configs[node] for node in latest.values())
         return counted.most_common(1)[0][0] if counted else run_digest({})
 
     def next_round(self, following: int, *, malicious: int) -> int:
         """Return the number of the next round: `following`, or later if clients have answered later ones in other runs.
 
-        Up to `malicious` clients may lie about it, to make the others refuse. So the largest claims, as many, do not
-        count; an honest client that is ahead of the others refuses until they have caught up.
+        Up to `malicious` clients, at least one, may lie about it to make the others refuse. So the largest claims, as
+        many, do not count; an honest client that is ahead of the others refuses until they have caught up.
         """
         claims = sorted(self._last.values(), reverse=True)
-        sure = claims[min(malicious, len(claims) - 1)] if claims else -1
+        sure = claims[min(max(1, malicious), len(claims) - 1)] if claims else -1
         return max(following, self._roster.first_round, sure + 1)
 
     def claims_beyond(self, number: int) -> list[ClientId]:

@@ -14,6 +14,7 @@ from f2ed.guarantees.leakage import (
     recovered_cosine,
     safe_k,
     smallest_k,
+    worst_leverages,
 )
 from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
 from f2ed.guarantees.pool import outnumbered
@@ -40,4 +41,5 @@ __all__ = [
     "recovered_cosine",
     "safe_k",
     "smallest_k",
+    "worst_leverages",
 ]

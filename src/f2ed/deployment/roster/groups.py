@@ -13,7 +13,7 @@ from f2ed.core.errors import PeerError, Refusal
 from f2ed.deployment.roster.draw import check_draw
 from f2ed.deployment.roster.parts import Group
 from f2ed.deployment.roster.roster import Roster
-from f2ed.guarantees import determined, leverages, outnumbered
+from f2ed.guarantees import determined, leverages, outnumbered, worst_leverages
 from f2ed.guarantees.leakage.leverage import Row
 from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import ClientId, check_link
@@ -92,6 +92,25 @@ def check_leak(roster: Roster) -> None:
             f"{_name(roster, worst)}, and at most {most:.2f} is allowed ({roster.grouping.hidden} hidden and "
             f"{roster.colluders} colluders in a group); make larger groups, more equal weights, or accept the risk: "
             "--accept leak"
+        )
+    _check_colluders(roster, every)
+
+
+def _check_colluders(roster: Roster, every: list[Row]) -> None:
+    """Refuse groups that hide a client only as long as nobody who came, left or was regrouped tells its own update.
+
+    Groups that share no member hide `hidden` others whichever members collude. Where groups were drawn again, the
+    difference of all sums before and after is one over those who came and left, and all but one of them may collude.
+    """
+    rules, number = roster.grouping, roster.colluders
+    found = worst_leverages(every, in_row=number, in_all=max(number, rules.malicious))
+    worst = max(found, key=lambda client: found[client])
+    if found[worst] > 1 / rules.hidden + _TOLERANCE:
+        raise Refusal(
+            f"{max(number, rules.malicious)} colluders, of whom {number} are in a group, and the sums over all groups "
+            f"that ever were determine {found[worst]:.2f} of the update of {_name(roster, worst)}, and at most "
+            f"{1 / rules.hidden:.2f} is allowed; wait until more come or leave at once, keep the groups of before, or "
+            "accept the risk: --accept leak"
         )
 
 

@@ -9,7 +9,7 @@ from f2ed.guarantees.leakage.forecast import (
     safe_k,
     smallest_k,
 )
-from f2ed.guarantees.leakage.leverage import determined, leverages
+from f2ed.guarantees.leakage.leverage import determined, leverages, worst_leverages
 
 __all__ = [
     "Exposure",
@@ -24,4 +24,5 @@ __all__ = [
     "recovered_cosine",
     "safe_k",
     "smallest_k",
+    "worst_leverages",
 ]
