@@ -29,6 +29,8 @@ def test_a_zero_with_a_sign_is_another_term(tmp_path):
     assert lying.ask(0, AskKey(lying.terms(noise=-0.0)), SignedKey) is None
     assert "the server states noise -0.0 for round 0; this client's roster says 0.0" in lying.refusals[0]
     assert lying.ask(0, AskKey(lying.terms()), SignedKey)
+
+
 def test_a_client_with_many_nodes_has_one_voice_about_the_settings_of_the_run(tmp_path):
     """Client 0 connects ten nodes that were given other settings; the server would bind everyone's round to them."""
     roster, settings = real_roster(tmp_path, 8, shards=2, min_crowd=4)

@@ -9,13 +9,13 @@ import threading
 import msgspec
 import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
 from f2ed import PeerError
 from f2ed.flower.wire import Hello
 from f2ed.protocol.secagg import Refused
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, decode, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Invite
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-
 from tests.adversary.lying_server import MEMBERS, VICTIM, app_with, model, training_request
 from tests.adversary.lying_server import LyingServer as InputServer
 from tests.flower.lying_server import RUN, LyingServer
