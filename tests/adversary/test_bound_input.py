@@ -219,7 +219,7 @@ def test_an_error_of_the_node_itself_is_not_quoted(tmp_path, monkeypatch, caplog
     def fail(*_, **__):
         raise OSError("no space left on /data/patients")
 
-    monkeypatch.setattr("f2ed.flower.client_mod.respond", fail)
+    monkeypatch.setattr("f2ed.deployment.node_step.respond", fail)
     server = LyingServer(tmp_path, app_with(lambda *_: 1.0))
     reply = server.ask(VICTIM, AskKey(server.terms))
     assert b"this node failed" in reply

@@ -8,6 +8,7 @@ from flwr.app import ConfigRecord, Message
 
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.keyfiles import write_pair
+from f2ed.deployment.log_events import step_events
 from f2ed.deployment.transparency import Authors, compare_logs, read_line
 from f2ed.deployment.transparency.lines import (
     Complaint,
@@ -18,7 +19,6 @@ from f2ed.deployment.transparency.lines import (
     RoundClosed,
     Uploaded,
 )
-from f2ed.flower.log_events import step_events
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_content, reply_line, request_content
 from f2ed.protocol.secagg import Answer, public_key, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Complaint as Dispute

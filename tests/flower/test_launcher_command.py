@@ -17,6 +17,7 @@ from f2ed import ConfigError
 from f2ed.cli.app import app
 from f2ed.flower import launcher
 from f2ed.flower.launcher import NodeOptions, app_command, app_environment, check_options
+from f2ed.flower.node_agent import Place, place_for
 from tests.flower.node_bench import Bench
 
 
@@ -57,7 +58,8 @@ def test_options_that_are_harmless_are_passed_on(options):
         ({"port": 0}, "invalid port 0"),
         ({"node_config": 'f2ed-key="/tmp/other.key"'}, "give it as --key instead"),
         ({"node_config": 'f2ed-roster="/tmp/other.json"'}, "give it as --roster instead"),
-        ({"app_user": "nobody", "app_secret": "secret"}, "has its own user"),
+        ({"node_config": 'f2ed-agent="/tmp/other"'}, "f2ed node starts an agent itself"),
+        ({"node_config": "settings.toml"}, "is no setting"),
     ],
 )
 def test_contradicting_options_are_refused(options, change, message):
@@ -72,15 +74,22 @@ def test_a_missing_file_is_named(options, tmp_path):
 
 def test_flower_gets_absolute_paths_the_check_of_apps_and_a_secret(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    relative = options._replace(key=options.key.relative_to(tmp_path), node_config="partition-id=3")
-    given = launcher._arguments(relative, tmp_path / "trusted", tmp_path / "secret")
+    relative = options._replace(
+        key=options.key.relative_to(tmp_path), node_config='partition-id=3 f2ed-dp-epsilon=8.0 data="/a b"'
+    )
+    given = launcher._arguments(relative, tmp_path / "trusted", tmp_path / "secret", tmp_path / "agent")
     pairs = dict(zip(given[::2], given[1::2], strict=True))
     assert pairs["--isolation"] == "process"
     assert pairs["--host"] == "127.0.0.1"
     assert pairs["--trusted-entities"] == str(tmp_path / "trusted")
     assert pairs["--superexec-auth-secret-file"] == str(tmp_path / "secret")
-    assert f'f2ed-key="{options.key}"' in pairs["--node-config"]
-    assert pairs["--node-config"].endswith(" partition-id=3")
+    assert pairs["--node-config"] == f'f2ed-agent="{tmp_path}/agent" partition-id=3 data="/a b"'
+    assert launcher.agent_settings(relative) == {
+        "f2ed-dp-epsilon": 8.0,
+        "f2ed-key": str(options.key),
+        "f2ed-roster": str(options.roster),
+        "f2ed-authority": str(options.authority),
+    }
 
 
 def test_a_node_says_which_apps_it_runs_and_which_risks_its_roster_takes(tmp_path, caplog):
@@ -131,3 +140,30 @@ def test_an_app_user_that_gives_no_separation_is_refused(user, me, message, monk
     monkeypatch.setattr(os, "geteuid", lambda: me)
     with pytest.raises(ConfigError, match=message):
         app_command(user, [sys.executable])
+
+
+def test_the_agent_listens_for_this_user_in_a_folder_of_its_own():
+    place = place_for("", None)
+    try:
+        assert (place.uid, place.mode) == (os.geteuid(), 0o600)
+        assert place.path.parent.stat().st_mode & 0o777 == 0o700
+    finally:
+        place.path.parent.rmdir()
+
+
+def test_the_agent_listens_for_the_apps_user_where_it_may_enter():
+    place = place_for("54321", None)
+    try:
+        assert (place.uid, place.mode) == (54321, 0o600)
+        assert place.path.parent.stat().st_mode & 0o777 == 0o711
+    finally:
+        place.path.parent.rmdir()
+
+
+def test_the_agent_listens_beside_the_secret_of_an_executor_that_is_started_apart(tmp_path):
+    assert place_for("54321", tmp_path / "secret") == Place(tmp_path / "agent", 54321, 0o660)
+
+
+def test_an_unknown_user_of_apps_is_named():
+    with pytest.raises(ConfigError, match="there is no user not-here"):
+        place_for("not-here", None)

@@ -12,7 +12,7 @@ from f2ed.flower import F2ed
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy_flower.md").read_text()
 CODE = ROOT / "src" / "f2ed"
-ERRORS = {"Refusal", "ConfigError", "PeerError"}
+ERRORS = {"Refusal", "ConfigError", "PeerError", "GoneError"}
 OF_A_NODE = [
     "deployment/array_header.py",
     "deployment/identity.py",
@@ -31,6 +31,11 @@ OF_A_NODE = [
     "flower/app_calls.py",
     "flower/app_process.py",
     "flower/arrays.py",
+    "deployment/agent/client.py",
+    "deployment/agent/frames.py",
+    "deployment/agent/server.py",
+    "deployment/asked.py",
+    "deployment/node_step.py",
     "flower/client_mod.py",
     "flower/context.py",
     "flower/handover.py",

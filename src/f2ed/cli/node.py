@@ -22,7 +22,10 @@ def node(
     ] = None,
     node_config: Annotated[str, Parameter(help="Settings of the node, such as 'f2ed-dp-epsilon=8.0'.")] = "",
     port: Annotated[int, Parameter(help="A free port on loopback, through which apps get messages.")] = 9094,
-    app_user: Annotated[str, Parameter(help="Run apps as this user; the node must be started by root.")] = "",
+    app_user: Annotated[
+        str,
+        Parameter(help="Run apps as this user, for which root must start the node; with --app-secret: who runs them."),
+    ] = "",
     app_secret: Annotated[
         Path | None, Parameter(help="Start no apps; write here the secret for f2ed executor, which does.")
     ] = None,
@@ -33,7 +36,8 @@ def node(
     """Start a SuperNode that runs only apps on the signed roster.
 
     An app is compared with the SHA-256 that the authority signed before it is unpacked. At each start the node tries a
-    stranger's app on the installed Flower, and does not start unless that is refused.
+    stranger's app on the installed Flower, and does not start unless that is refused. Apps get no key: this process
+    holds it and answers them on a socket, and an app of another user (--app-user) can read nothing else of the node.
 
     Example: f2ed node --roster roster.json --authority authority.pub --key hospital_a.key
     --superlink superlink.example.org:8000 --root-certificates ca.crt --auth-supernode-private-key node_0

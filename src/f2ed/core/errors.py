@@ -6,6 +6,7 @@
     ├── ConfigError        the request cannot work: change a setting, a file or an argument
     │   ├── MissingExtra   an optional dependency is not installed
     │   └── SettingError   a setting has a wrong type or is out of range; a ValueError too
+    ├── GoneError          the process on the other side of a socket ended
     └── PeerError          the other party violated the protocol, or sent something that cannot be read
         └── Refusal        a client refuses to continue, because continuing would cost its privacy
 
@@ -18,6 +19,7 @@ __all__ = [
     "BusyError",
     "ConfigError",
     "F2edError",
+    "GoneError",
     "LeakWarning",
     "MissingExtra",
     "OutageError",
@@ -54,6 +56,10 @@ class SettingError(ConfigError, ValueError):
 
 class OutageError(F2edError):
     """Too few clients took part for too long."""
+
+
+class GoneError(F2edError):
+    """The process on the other side of a socket ended, or broke the rules of the conversation."""
 
 
 class PeerError(F2edError):

@@ -38,7 +38,7 @@ from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Member, ModeChoice, public_key
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Identity", "identify", "is_test", "key_store", "roster_for_tests", "roster_from"]
+__all__ = ["Identity", "deployed", "identify", "is_test", "key_store", "roster_for_tests", "roster_from"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -102,7 +102,7 @@ def identify(
     """
     given = {name: node_config[name] for name in _SETTINGS if name in node_config}
     if len(given) == len(_SETTINGS):
-        return _deployed(node_config)
+        return deployed(node_config)
     wanted = str(run_config.get("f2ed-roster") or os.environ.get("F2ED_ROSTER", ""))
     if not given and wanted.startswith(_TEST) and simulated():
         _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
@@ -190,7 +190,8 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _deployed(settings: Mapping[str, Any]) -> Identity:
+def deployed(settings: Mapping[str, Any]) -> Identity:
+    """Return the identity of a node with a key, by its settings."""
     key_path = Path(str(settings["f2ed-key"]))
     key = read_private(key_path)
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))

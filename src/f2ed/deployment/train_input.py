@@ -4,23 +4,29 @@ What is hashed is what is handed over: the function sees an input that was rebui
 shard that were given different inputs have different masks, and their sum opens nothing.
 """
 
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import isnan, prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.array_header import checked_dtype
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import fields, unsigned
 
-__all__ = ["NamedArray", "Setting", "TrainInput", "plain_settings", "run_digest"]
+__all__ = ["ArrayHeader", "InputSummary", "NamedArray", "Setting", "TrainInput", "plain_settings", "run_digest"]
 
 Scalar: TypeAlias = bool | int | float | str | bytes
 Setting: TypeAlias = Scalar | list[bool] | list[int] | list[float] | list[str] | list[bytes]
+
+_FLOAT = re.compile(r"float\d+|[<>]f\d+")
+"""How NumPy writes types of floats."""
 
 
 class NamedArray(NamedTuple):
@@ -36,34 +42,48 @@ class NamedArray(NamedTuple):
         """Return the type of its values, or raise `ConfigError` if it cannot be read safely."""
         return checked_dtype(self.name, dtype=self.dtype, shape=self.shape, stype=self.stype, data=self.data)
 
+    def header(self) -> "ArrayHeader":
+        """Return its description, with a digest in place of the data."""
+        return ArrayHeader(self.name, self.dtype, self.shape, self.stype, sha256(self.data).digest())
+
+
+class ArrayHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An array without its data."""
+
+    name: str
+    dtype: str
+    shape: tuple[Annotated[int, Meta(ge=0)], ...]
+    stype: str
+    sha256: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
     def encoded(self) -> bytes:
-        """Return bytes that no other array has, with a digest in place of the data."""
+        """Return bytes that no other array has."""
         sizes = (unsigned(size) for size in self.shape)
-        return fields(_text(self.dtype), _text(self.stype), *sizes, sha256(self.data).digest())
+        return fields(_text(self.dtype), _text(self.stype), *sizes, self.sha256)
+
+    def floats(self) -> int:
+        """Return the number of floats in it, which are coordinates of an update."""
+        return prod(self.shape) if _FLOAT.fullmatch(self.dtype) else 0
 
 
-class TrainInput(NamedTuple):
-    """All that the server gives to a training function, apart from the run's settings."""
+class InputSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """All of a training input that is checked and bound; the data of arrays stands as digests."""
 
     message_type: str
     """With the action, where there is one."""
     arrays_name: str
-    arrays: tuple[NamedArray, ...]
+    arrays: tuple[ArrayHeader, ...]
     """In the order given, which is the order of the update's coordinates."""
     config_name: str
-    config: Mapping[str, Setting]
+    config: dict[str, Any]
     """By `plain_settings`: sorted, and of plain types."""
 
     def coordinates(self) -> int:
-        """Return the number of floats in the arrays, from their headers alone; raise `ConfigError` for a bad one."""
-        floats = [prod(each.shape) for each in self.arrays if each.checked().kind == "f"]
-        if not sum(floats):
+        """Return the number of floats in the arrays; raise `ConfigError` if there are none."""
+        found = sum(each.floats() for each in self.arrays)
+        if not found:
             raise ConfigError("a model without a single array of floats; there is nothing to average")
-        return sum(floats)
-
-    def model(self) -> bytes:
-        """Return SHA-256 of the arrays alone."""
-        return digest(b"f2ed model 1", *(part for each in self.arrays for part in (_text(each.name), each.encoded())))
+        return found
 
     def layout(self) -> bytes:
         """Return SHA-256 of the names, types and shapes of the arrays, in their order."""
@@ -84,6 +104,38 @@ class TrainInput(NamedTuple):
             unsigned(len(records)),
             *(records[name] for name in sorted(records)),
         )
+
+
+class TrainInput(NamedTuple):
+    """All that the server gives to a training function, apart from the run's settings."""
+
+    message_type: str
+    arrays_name: str
+    arrays: tuple[NamedArray, ...]
+    config_name: str
+    config: Mapping[str, Setting]
+
+    def summary(self) -> InputSummary:
+        """Return what is checked and bound; hashes the data."""
+        arrays = tuple(each.header() for each in self.arrays)
+        return InputSummary(self.message_type, self.arrays_name, arrays, self.config_name, dict(self.config))
+
+    def coordinates(self) -> int:
+        """As of its summary."""
+        return self.summary().coordinates()
+
+    def layout(self) -> bytes:
+        """As of its summary."""
+        return self.summary().layout()
+
+    def digest(self, run: bytes) -> bytes:
+        """As of its summary."""
+        return self.summary().digest(run)
+
+    def model(self) -> bytes:
+        """Return SHA-256 of the arrays alone."""
+        headers = self.summary().arrays
+        return digest(b"f2ed model 1", *(part for each in headers for part in (_text(each.name), each.encoded())))
 
 
 def run_digest(run_config: Mapping[str, Any], app: bytes = b"") -> bytes:

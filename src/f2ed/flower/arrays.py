@@ -11,10 +11,9 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.asked import Vector
 
 __all__ = ["Vector", "flat", "moved", "tensor_sizes", "update"]
-
-Vector = npt.NDArray[np.floating[Any]]
 
 
 def flat(arrays: ArrayRecord) -> Vector:

@@ -7,28 +7,24 @@ training function gets a message and a context that were rebuilt from it. Node i
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from logging import getLogger
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
 from flwr.app.message import make_message
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.asked import Asked, faults_of_the_request
 from f2ed.deployment.train_input import NamedArray, Setting, TrainInput, plain_settings
 from f2ed.deployment.training_rules import SERVER_ROUND, SERVERS_OWN, TRAIN, TrainingRules
 from f2ed.flower.wire import ARRAYS, CONFIG, OURS, STATE
 
 __all__ = [
     "arrays_of",
-    "check_records",
     "check_start",
     "clean_context",
     "clean_message",
-    "faults_of_the_request",
+    "described",
     "kept_state",
-    "passed_input",
-    "received_input",
     "run_config_of",
     "train_input",
 ]
@@ -36,7 +32,6 @@ __all__ = [
 _log = getLogger("f2ed.flower")
 
 _TTL = 1e6
-_KINDS = {ARRAYS: ArrayRecord, CONFIG: ConfigRecord}
 
 
 def train_input(arrays: ArrayRecord, config: ConfigRecord, message_type: str = TRAIN) -> TrainInput:
@@ -63,49 +58,39 @@ def check_start(rules: TrainingRules, arrays: ArrayRecord, config: ConfigRecord)
     _log.info("f2ed: the layout of the model is %s", given.layout().hex())
 
 
-def received_input(message: Message) -> TrainInput:
-    """Return what a request gives to the training function, or refuse what the strategy does not send."""
-    check_records(message, {OURS: ConfigRecord, **_KINDS})
-    return _taken(message)
-
-
-def passed_input(message: Message) -> TrainInput:
-    """Return what a message outside of the protocol gives to its function: a model and settings, or one of them."""
-    check_records(message, {name: kind for name, kind in _KINDS.items() if name in message.content})
-    return _taken(message)
-
-
-def check_records(message: Message, expected: Mapping[str, type]) -> None:
-    """Refuse a message with other records, or with other fields in the protocol's own record."""
-    for name, record in message.content.items():
-        if not isinstance(record, expected.get(name, ())):
-            raise Refusal(
-                f"the request holds a {type(record).__name__} {name[:80]!r} that the strategy does not send at this "
-                "step; what is not bound to the masks is not handed over"
-            )
-    if missing := [name for name in expected if name not in message.content]:
-        raise Refusal(
-            f"the request lacks the record {missing[0]!r}; server and client may have different versions of f2ed"
-        )
-    if extra := set(message.content.get(OURS, ())) - {"hello", "request", "model"}:
-        raise Refusal(f"the protocol's record holds a field {min(extra)[:80]!r} that this client does not know")
+def described(message: Message, context: Context) -> tuple[Asked, TrainInput | None]:
+    """Return a message as it is put before whoever holds the node's key, and what a function would be given."""
+    content, kind = message.content, message.metadata.message_type
+    fault, settings, given = "", dict[str, Setting](), None
+    try:
+        settings = run_config_of(context)
+        if kind != TRAIN or ARRAYS in content or CONFIG in content:
+            given = _taken(message)
+    except Refusal as error:
+        fault = str(error)
+    ours = content.config_records.get(OURS, ConfigRecord())
+    return Asked(
+        run=context.run_id,
+        node=context.node_id,
+        kind=kind,
+        run_config=settings,
+        records={name: type(record).__name__ for name, record in content.items()},
+        fields={name: value if isinstance(value, bytes) else None for name, value in ours.items()},
+        given=None if given is None else given.summary(),
+        fault=fault,
+    ), given
 
 
 def _taken(message: Message) -> TrainInput:
+    """Return a model and settings, or one of them, with arrays that can be read safely."""
     content = message.content
     arrays = content.array_records.get(ARRAYS, ArrayRecord())
     config = content.config_records.get(CONFIG, ConfigRecord())
     with faults_of_the_request():
-        return train_input(arrays, config, message.metadata.message_type)
-
-
-@contextmanager
-def faults_of_the_request() -> Iterator[None]:
-    """Turn errors about what the server sent into refusals: they say nothing about this node, and may be sent."""
-    try:
-        yield
-    except ConfigError as error:
-        raise Refusal(str(error)) from None
+        given = train_input(arrays, config, message.metadata.message_type)
+        for array in given.arrays:
+            array.checked()
+    return given
 
 
 def run_config_of(context: Context) -> dict[str, Setting]:

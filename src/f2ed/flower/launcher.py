@@ -2,7 +2,7 @@
 
 The SuperNode is Flower's own, in this process, with its `--trusted-entities` check fed from the signed roster (see
 `f2ed.flower.pinning`). Apps run in processes of their own (`f2ed.flower.executor`), with few environment variables, and
-as another user where the node's operator says so.
+as another user where the node's operator says so. They ask the agent in this process for all that takes a key.
 """
 
 import atexit
@@ -27,14 +27,25 @@ from flwr.supernode.fleet_http_connection import http_request_response
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
+from f2ed.deployment.agent import AGENT
 from f2ed.deployment.apps import is_unpinned
 from f2ed.deployment.roster import Roster
+from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent, user_id
 from f2ed.flower.pinning import REFUSED, Gate
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 from f2ed.flower.selftest import check_flower
 
-__all__ = ["NodeOptions", "announce", "app_command", "app_environment", "check_options", "guard_flower", "start"]
+__all__ = [
+    "NodeOptions",
+    "agent_settings",
+    "announce",
+    "app_command",
+    "app_environment",
+    "check_options",
+    "guard_flower",
+    "start",
+]
 
 _log = getLogger("f2ed.flower")
 
@@ -47,7 +58,6 @@ _PASSED = (
 )
 """Environment variables that an app gets. Others may hold secrets of the node."""
 _GRACE = 5.0
-_OURS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
 
 
 class NodeOptions(NamedTuple):
@@ -65,7 +75,7 @@ class NodeOptions(NamedTuple):
     node_config: str = ""
     """Further settings of the node."""
     app_user: str = ""
-    """Who runs the apps; by default the node's own user."""
+    """Who runs the apps, and whom the agent answers; by default the node's own user."""
     app_secret: Path | None = None
     """Where to write the secret for an executor that somebody else starts; by default the node starts its own."""
     app_variables: Sequence[str] = ()
@@ -86,12 +96,15 @@ def start(options: NodeOptions) -> None:
     trusted, secret = home / "trusted.yaml", os.urandom(32)
     write_atomic(trusted, json.dumps(gate.trusted).encode())  # JSON is YAML.
     write_atomic(home / "secret", secret)
+    place = place_for(options.app_user, options.app_secret)
+    _at_the_end(lambda: _remove(place, options))
+    start_agent(place, gate, agent_settings(options))
     os.environ |= {"FLWR_HOME": str(home), **_QUIET}
     if options.app_secret is None:
         _start_executor(options, secret)
     else:
         write_atomic(options.app_secret, secret, mode=0o640)
-    sys.argv = ["flower-supernode", *_arguments(options, trusted, home / "secret")]
+    sys.argv = ["flower-supernode", *_arguments(options, trusted, home / "secret", place.path)]
     try:
         flower_supernode()
     except Exception as error:  # noqa: BLE001  Flower's HTTP thread would keep a node alive that does nothing
@@ -110,14 +123,10 @@ def check_options(options: NodeOptions) -> None:
             )
     if not 0 < options.port < 65536:
         raise ConfigError(f"invalid port {options.port}; choose one from 1 to 65535")
-    for name in _OURS:
-        if name in options.node_config:
-            raise ConfigError(f"{name} is in --node-config; give it as --{name.removeprefix('f2ed-')} instead")
+    split_settings(options.node_config)
     for path in (options.roster, options.authority, options.key, options.root_certificates, options.auth_key):
         if path is not None and not path.is_file():
             raise ConfigError(f"{path} is not a file; see f2ed node --help")
-    if options.app_user and options.app_secret is not None:
-        raise ConfigError("--app-user and --app-secret; an executor that is started apart has its own user")
 
 
 def guard_flower(gate: Gate) -> None:
@@ -147,14 +156,12 @@ def app_command(user: str, command: Sequence[str]) -> list[str]:
     """Return a command as another user, with that user's groups and without any privilege or a way to get one."""
     if not user:
         return list(command)
-    try:
-        who = pwd.getpwnam(user)
-    except KeyError:
-        raise ConfigError(f"there is no user {user}; create one with: useradd --system {user}") from None
+    uid = user_id(user)
     if os.geteuid() != 0:
         raise ConfigError(f"only root may run apps as {user}; start f2ed node as root, or f2ed executor as {user}")
-    if who.pw_uid in (0, os.geteuid()):
+    if uid in (0, os.geteuid()):
         raise ConfigError(f"{user} is the node's own user; apps need another one")
+    who = pwd.getpwuid(uid)
     dropped = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
     # setpriv itself still may enter any folder; what env starts may enter those of the user.
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", *dropped, "env", *command]
@@ -165,15 +172,26 @@ def app_environment(environment: Mapping[str, str], further: Sequence[str]) -> d
     return {name: environment[name] for name in (*_PASSED, *further) if name in environment} | _QUIET
 
 
-def _arguments(options: NodeOptions, trusted: Path, secret: Path) -> list[str]:
-    ours = {"f2ed-key": options.key, "f2ed-roster": options.roster, "f2ed-authority": options.authority}
-    config = " ".join(f'{name}="{path.resolve()}"' for name, path in ours.items())
+def agent_settings(options: NodeOptions) -> dict[str, Any]:
+    """Return the settings of the node that its agent follows, and no app sees."""
+    paths = dict(zip(OURS, (options.key, options.roster, options.authority), strict=True))
+    return split_settings(options.node_config).agent | {name: str(path.resolve()) for name, path in paths.items()}
+
+
+def _remove(place: Place, options: NodeOptions) -> None:
+    place.path.unlink(missing_ok=True)
+    if options.app_secret is None:
+        shutil.rmtree(place.path.parent, ignore_errors=True)
+
+
+def _arguments(options: NodeOptions, trusted: Path, secret: Path, agent: Path) -> list[str]:
+    config = f'{AGENT}="{agent}" {split_settings(options.node_config).apps}'
     found = [
         *("--superlink", options.superlink, "--root-certificates", str(options.root_certificates)),
         *("--host", HOST, "--port", str(options.port)),
         *("--isolation", "process", "--superexec-auth-secret-file", str(secret)),
         *("--trusted-entities", str(trusted)),
-        *("--node-config", f"{config} {options.node_config}".strip()),
+        *("--node-config", config.strip()),
         *options.further,
     ]
     return found if options.auth_key is None else [*found, "--auth-supernode-private-key", str(options.auth_key)]

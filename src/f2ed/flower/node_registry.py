@@ -15,11 +15,12 @@ import msgspec
 from flwr.app import ConfigRecord, Message
 
 from f2ed.core.errors import PeerError
+from f2ed.deployment.hello import Hello, hello_text
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.train_input import run_digest
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.flower.wire import Hello, hello_text, reply_bytes, request_content
+from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
 from f2ed.protocol.secagg import Refused
 from f2ed.protocol.sharding import ClientId

@@ -4,15 +4,11 @@ A request is in the record `f2ed` beside the model and the user's settings, so t
 expects. A reply holds the protocol's bytes and the newest line of the node's log.
 """
 
-from typing import Annotated, final
-
-import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from msgspec import Meta
 
 from f2ed.core.errors import PeerError
-from f2ed.protocol.primitives.fields import fields, unsigned
+from f2ed.deployment.asked import ARRAYS, CONFIG, OURS
 from f2ed.protocol.secagg.messages import Refused, decode
 
 __all__ = [
@@ -20,8 +16,6 @@ __all__ = [
     "CONFIG",
     "OURS",
     "STATE",
-    "Hello",
-    "hello_text",
     "is_refusal",
     "reply_bytes",
     "reply_content",
@@ -29,31 +23,8 @@ __all__ = [
     "request_content",
 ]
 
-OURS = "f2ed"
-ARRAYS = "arrays"
-CONFIG = "config"
 STATE = "f2ed-state"
 """The record of `context.state` that holds the protocol's own state in simulations."""
-
-
-@final
-class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="hello"):
-    """A node's statement of which client it is."""
-
-    client: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    roster: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    """The digest of its roster."""
-    run_config: Annotated[bytes, Meta(min_length=32, max_length=32)]
-    """The digest of the run's settings and its app, as this node was given them."""
-    last: Annotated[int, Meta(ge=-1, le=2**32)]
-    """The last round that it answered, in any run; -1 if none."""
-    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
-
-
-def hello_text(job: str, node: int, client: int, run_config: bytes, last: int, nonce: bytes) -> bytes:
-    """Return what a node signs: bound to its node id, so no other node can reuse it, and to a fresh nonce."""
-    who = unsigned(node), unsigned(client)
-    return fields(b"f2ed hello 3", job.encode(), *who, run_config, unsigned(last + 1), nonce)
 
 
 def request_content(

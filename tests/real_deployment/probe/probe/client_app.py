@@ -22,15 +22,17 @@ def found(context):
     """Say which of the node's secrets this process can read, and what it knows by its environment."""
     parent = os.getppid()
     node = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
-    identity = Path(context.node_config["f2ed-key"])
+    keys, number = Path(context.run_config["keys"]), context.node_config["partition-id"]
     places = {
-        "identity key": identity,
-        "node key": identity.with_name(f"node_{context.node_config['partition-id']}"),
+        "identity key": keys / f"client_{number}.key",
+        "state": keys / f"client_{number}.state" / ".",
+        "node key": keys / f"node_{number}",
         "node environment": Path(f"/proc/{node}/environ"),
         "node memory": Path(f"/proc/{node}/mem"),
     }
     return {
         "uid": os.getuid(),
+        "settings": sorted(context.node_config),
         "readable": sorted(name for name, path in places.items() if readable(path)),
         "variables": sorted(os.environ),
         "arguments": Path("/proc/self/cmdline").read_bytes().decode().split("\0"),

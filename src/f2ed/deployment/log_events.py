@@ -14,7 +14,7 @@ from f2ed.protocol.secagg.terms import Terms, bind
 
 __all__ = ["Pen", "StepEvents", "step_events"]
 
-_log = getLogger("f2ed.flower")
+_log = getLogger("f2ed.deployment")
 
 UnderWay = tuple[int, int, bytes]
 """Round, shard and context."""
