@@ -8,9 +8,10 @@ import pytest
 from flwr.app import ConfigRecord, Message
 
 from f2ed import PeerError
+from f2ed.deployment.hello import Hello
 from f2ed.deployment.keyfiles import read_private, read_secret
 from f2ed.deployment.roster import Draw, Gone, Group, Grouping, check_groups, revised, signed, write_roster
-from f2ed.flower.wire import Hello, reply_bytes, request_content
+from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Refused
 from f2ed.protocol.secagg.messages import AskKey, SignedKey, read_reply

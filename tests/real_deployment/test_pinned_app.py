@@ -37,7 +37,9 @@ def stale(folder):
 def submit(deployment, app, folder, **settings):
     """Run an app; return the replies that the ServerApp got, and the marks that ClientApps left."""
     folder.mkdir()
-    for _ in deployment.run(app, {"folder": str(folder), "nodes": NODES} | settings):
+    for _ in deployment.run(
+        app, {"folder": str(folder), "nodes": NODES, "keys": str(deployment.folder / "nodes")} | settings
+    ):
         pass
     return json.loads((folder / "replies.json").read_text()), sorted(
         each.name for each in folder.iterdir() if each.name != "replies.json"

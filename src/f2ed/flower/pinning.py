@@ -54,7 +54,7 @@ class Gate:
         self._roster, self._authority = roster, authority
         self._key = Ed25519PrivateKey.generate()
         self.approved: dict[int, bytes] = {}
-        """SHA-256 of the apps of runs that were let in: Flower asks for them once only."""
+        """SHA-256 of the apps of all runs that were ever let in, for the agent, which asks the roster again."""
         self.roster()
 
     @property
@@ -120,6 +120,8 @@ class _Post:
         self._receive, self._send, self._push = receive, send, push
         self._get_run, self._get_fab = get_run, get_fab
         self._described: dict[int, Run] = {}
+        self._approved: dict[int, bytes] = {}
+        """SHA-256 of the apps of runs that were let in: Flower asks for them once only."""
 
     def receive(self) -> Any:
         """Return the next message; one for an app that was revoked is answered with an error."""
@@ -127,7 +129,7 @@ class _Post:
         if received is None:
             return None
         message: Message = received[0]
-        approved = self._gate.approved.get(message.metadata.run_id)
+        approved = self._approved.get(message.metadata.run_id)
         if approved is None:
             return received
         try:
@@ -153,7 +155,7 @@ class _Post:
         try:
             self._gate.check(self._described.pop(run_id, None), run_id, fab.content)
             verifications |= self._gate.sign(fab.content)
-            self._gate.approved[run_id] = digest.digest()
+            self._approved[run_id] = self._gate.approved[run_id] = digest.digest()
             _log.info("f2ed: run %s uses an approved app, SHA-256 %s", run_id, digest.hexdigest())
         except Exception as error:  # noqa: BLE001  whatever is wrong with an app or with the roster, it does not run
             _log.error("f2ed: this node refused the app with SHA-256 %s: %s", digest.hexdigest(), error)
