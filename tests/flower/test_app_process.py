@@ -40,7 +40,7 @@ def home(tmp_path, monkeypatch):
     place = tmp_path / "home"
     place.mkdir()
     monkeypatch.setenv("FLWR_HOME", str(place))
-    monkeypatch.delenv("F2ED_APP", raising=False)
+    monkeypatch.setenv("F2ED_APP", "")  # and whatever an app process states is gone after the test
     return place
 
 
