@@ -28,8 +28,8 @@ def test_a_numpy_archive(tmp_path):
 
 
 def test_a_file_is_also_looked_for_in_the_folder_of_data_sets(tmp_path):
-    archive(tmp_path / "mine.npz")
-    assert len(Npz("mine.npz")(tmp_path).train) == 10
+    archive(tmp_path / "stored_elsewhere.npz")
+    assert len(Npz("stored_elsewhere.npz")(tmp_path).train) == 10
 
 
 @pytest.mark.parametrize(
