@@ -28,10 +28,11 @@ class Agents(LyingServer):
         super().__init__(folder, app or app_with(lambda *_: 1.0), **fields)
         self.approved = {RUN: APP_HASH}
         self.place = Path(tempfile.mkdtemp(prefix="f2ed-test-"))  # A socket's path is short.
-        self.agents = {}
+        self.agents, self.settings = {}, {}
         for client, node in enumerate(self.nodes):
             ours = {name: value for name, value in node.node_config.items() if name.startswith("f2ed-")}
             agent = Agent(ours | (more or {}), self.approved.get, uid=os.geteuid() if uid is None else uid)
+            self.settings[client] = ours
             path = self.place / str(client)
             agent.listen(path)
             self.agents[client] = agent

@@ -25,7 +25,6 @@ def found(context):
     keys, number = Path(context.run_config["keys"]), context.node_config["partition-id"]
     places = {
         "identity key": keys / f"client_{number}.key",
-        "state": keys / f"client_{number}.state" / ".",
         "node key": keys / f"node_{number}",
         "node environment": Path(f"/proc/{node}/environ"),
         "node memory": Path(f"/proc/{node}/mem"),
