@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from f2ed import PeerError
+from f2ed.core.errors import OutageError
 from f2ed.deployment.roster import App, read_roster, write_roster
 from f2ed.deployment.rule_text import exact_rules, merged_rules
 from f2ed.deployment.running_app import APP
@@ -320,7 +321,8 @@ def test_the_rules_hold_in_every_mode(federation, mode):
             return super().push_messages(messages)
 
     leader = small_server(roster, mode=mode, min_shards=1)
-    leader.start(Greedy(nodes, 7), small_model(), num_rounds=1)
+    with pytest.raises(OutageError, match="nothing was opened"):
+        leader.start(Greedy(nodes, 7), small_model(), num_rounds=1)
     (record,) = leader.records
     assert len(record.dropped) == 12
     assert all("the setting 'lr' is not in the roster's rules" in reason for reason in record.dropped.values())
