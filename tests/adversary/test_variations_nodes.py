@@ -91,8 +91,8 @@ def test_an_invitation_in_a_second_run_is_another_round(tmp_path):
     assert "round 0 is not after round 0" in server.refusals[VICTIM]
 
 
-def test_a_copied_state_folder_is_no_second_client(tmp_path):
-    """A second machine with a copy of key, state and keys, an hour later: new keys, so no mask is used twice."""
+def test_a_copied_state_without_the_keys_in_memory_answers_nothing_under_the_old_keys(tmp_path):
+    """A second machine gets the identity and the disk from before the round; the round's keys were in memory."""
     server = LyingServer(tmp_path, 4)
     ask = agreed(server, RUN)
     shutil.copytree(tmp_path / f"client_{VICTIM}.state", tmp_path / "copy")
