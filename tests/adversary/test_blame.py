@@ -287,8 +287,8 @@ def test_good_shares_are_evidence_of_nothing(monkeypatch):
     made = []
     honest = keys.matches
 
-    def doubt(context, advertised, number, *, alive):
-        made.append(honest(context, advertised, number, alive=alive))
+    def doubt(context, advertised, number, *, alive, kind):
+        made.append(honest(context, advertised, number, alive=alive, kind=kind))
         return b""
 
     with monkeypatch.context() as patched:

@@ -33,6 +33,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Confirmations,
     Delivery,
     Invite,
+    Link,
     Parcel,
     Peers,
     Reveal,
@@ -47,8 +48,8 @@ TERMS = Terms(
     length=4, ring=32, bits=8, clip_value=1.0, clip_norm=1.0, weights=(1, 1, 1),
 )  # fmt: skip
 KEY, SIGNATURE = bytes(range(32)), bytes(64)
-PARCEL = Parcel(1, 2, bytes(82), bytes(16), bytes(16))
-ADVERTISEMENT = Advertisement(1, KEY, KEY, KEY, SIGNATURE)
+PARCEL = Parcel(1, 2, bytes(82), bytes(16), bytes(16), bytes(1088), Link(bytes(1088), KEY, KEY))
+ADVERTISEMENT = Advertisement(1, KEY, KEY, bytes(1184), bytes(1184), KEY, SIGNATURE)
 SIGNED_KEY = SignedKey(1, KEY, bytes(1184), SIGNATURE)
 REQUESTS = [
     AskKey(TERMS),
@@ -68,7 +69,7 @@ REPLIES = [
     ADVERTISEMENT,
     Shares((PARCEL,), SIGNATURE),
     Upload(bytes(8), memoryview(bytes(16))),
-    TolerantUpload(bytes(8), memoryview(bytes(16)), (Complaint(1, 2, KEY, SIGNATURE),)),
+    TolerantUpload(bytes(8), memoryview(bytes(16)), (Complaint(1, 2, KEY, SIGNATURE, unlinked=True),)),
     Confirmation(2**64 - 1, SIGNATURE),
     Reveal(bytes(32), (Share(1, bytes(33)),)),
 ]

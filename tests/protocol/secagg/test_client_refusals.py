@@ -7,8 +7,6 @@ from msgspec.structs import replace
 from f2ed.protocol.primitives.crypto import public_exchange_key
 from f2ed.protocol.secagg.messages import Refused, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
-from f2ed.protocol.secagg.schemes.dropout_tolerant.dealing import deal
-from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Alive,
@@ -16,9 +14,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Invite,
     Peers,
     Reveal,
-    Shares,
 )
-from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised
 from tests.protocol.secagg.adversary import LOW_ORDER, VICTIM, assert_refused, lie, signed
 from tests.protocol.secagg.shard_driver import Shard, load, secret
 
@@ -83,7 +79,7 @@ def test_a_client_refuses_two_equal_keys(field):
 
 def test_a_client_refuses_the_keys_of_a_stranger():
     shard = Shard(5)
-    stranger = Advertisement(9, bytes(32), b"\x01" * 32, bytes(32), bytes(64))
+    stranger = Advertisement(9, bytes(32), b"\x01" * 32, b"", b"", bytes(32), bytes(64))
     outcome = shard.run(request=lie("share", lambda peers: Peers((*peers.advertisements, stranger))))
     assert_refused(shard, outcome, "client 9, which is not a member")
 
@@ -211,16 +207,7 @@ def test_a_client_refuses_an_all_zero_agreement(field):
     shard = Shard(5)
     sent = {c: read_reply(Advertisement, shard.respond(c, write(Invite(shard.terms)))) for c in shard.members}
     sent[4] = signed(shard, 4, replace(sent[4], **{field: LOW_ORDER}))
-    dealt = {c: shard.respond(c, write(Peers(tuple(sent.values())))) for c in (1, 2, 3, 5)}
-    if field == "mask":
-        # Everyone dealt, and so does the accomplice: the weak key is used only now.
-        phase = load(shard.states[1], "test").phase
-        accomplice = Advertised(phase.terms, phase.context, secret("c"), secret("m"), secret("s"), sent[4])
-        member = shard.members[4]
-        _, shares = deal(accomplice, tuple(sent.values()), member, secret("entropy"))
-        honest = {c: read_reply(Shares, each) for c, each in dealt.items()}
-        deals = Deals(phase.context, sent, dict(sorted((honest | {4: shares}).items())))
-        shard.respond(VICTIM, write(Delivery(deals.delivery(VICTIM))))
+    shard.respond(VICTIM, write(Peers(tuple(sent.values()))))
     assert "all zero" in shard.refusals[VICTIM]
 
 

@@ -28,8 +28,8 @@ GOOD = vectors("good", "rounds")
 WIRE = {
     "all_or_nothing_good.json": "d7baaa2a3dd39e58ce9e8887d635edc6333495331d7d1420908199d91b302f6f",
     "all_or_nothing_bad.json": "ad64653a70f5df8f917b810e71a6c512fe134bf05fee16a41bf342c3e343686d",
-    "dropout_tolerant_good.json": "2a73da93150927619f0fa04943bf6ef3181d9442860eaabf2c6c93ed9d3464a4",
-    "dropout_tolerant_bad.json": "e8e7d61bdbaeaa56f035ed6da47ff3e547240c63521e9a7ecff30cbfea5490fd",
+    "dropout_tolerant_good.json": "07b4d0241ccffcbacfe26840bc66aeee9e85c3ed88a7f4603fb179d175ec43a2",
+    "dropout_tolerant_bad.json": "d0082f64efb48c3032ac58a77c870547228d5e9b4d967e93aabbbeaff969870d",
 }
 
 

@@ -35,6 +35,8 @@ class ComplaintExhibit(msgspec.Struct, frozen=True, tag="complaint"):
     """From the parcel, at this place of so many, to the root that the dealer signed."""
     dealt: bytes
     """The signature of the dealer."""
+    unlinked: bool = False
+    """Whether the masks of the pair were left out as well."""
 
 
 @final

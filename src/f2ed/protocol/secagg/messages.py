@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 TAG_BYTES = 8
-_CONTROL_BYTES = 1 << 23
+_CONTROL_BYTES = 1 << 24
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 KemKey = Annotated[bytes, Meta(max_length=KEM_KEY_BYTES)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.primitives.hybrid import combine
+from f2ed.protocol.secagg.keys import sends
 from f2ed.protocol.secagg.messages import SignedKey
 from f2ed.protocol.sharding import ClientId
 
@@ -13,14 +14,12 @@ __all__ = ["key_text", "keyset_digest", "recipients", "root", "senders", "wraps_
 
 def recipients(members: Sequence[ClientId], client: ClientId) -> tuple[ClientId, ...]:
     """Return whom a member sends a ciphertext: of every pair one does, and all send to about half of the others."""
-    place = members.index(client)
-    return tuple(peer for other, peer in enumerate(members) if other != place and _sends(place, other))
+    return tuple(peer for peer in members if peer != client and sends(members, client, peer))
 
 
 def senders(members: Sequence[ClientId], client: ClientId) -> tuple[ClientId, ...]:
     """Return who sends a member a ciphertext: all others to whom it sends none."""
-    place = members.index(client)
-    return tuple(peer for other, peer in enumerate(members) if other != place and _sends(other, place))
+    return tuple(peer for peer in members if peer != client and sends(members, peer, client))
 
 
 def key_text(context: bytes, message: SignedKey) -> bytes:
@@ -52,8 +51,3 @@ def root(
     """Return the first key of a pair's chain, bound to all that is public about it; `keys` are theirs of X25519."""
     transcript = fields(b"pair", unsigned(sender), unsigned(recipient), *keys, recipient_kem, ciphertext)
     return combine(exchanged, encapsulated, salt=context, transcript=transcript)
-
-
-def _sends(one: int, other: int) -> bool:
-    """Of two places, the smaller one sends if their sum is odd, else the larger one."""
-    return (one < other) == bool((one + other) % 2)

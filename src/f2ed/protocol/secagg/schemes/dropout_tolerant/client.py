@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.primitives.crypto import agreement, derive, public_exchange_key, sign, verify
+from f2ed.protocol.primitives.crypto import derive, sign, verify
+from f2ed.protocol.primitives.hybrid import HybridKey, check_public_keys
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import Request, in_order
 from f2ed.protocol.secagg.schemes.base import ClientStep
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, links
 from f2ed.protocol.secagg.schemes.dropout_tolerant.dealing import check_dealer, complain, deal, open_parcel
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -19,6 +20,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Confirmations,
     Delivery,
     Invite,
+    Parcel,
     Peers,
     Reveal,
     Share,
@@ -26,7 +28,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     SignedParcel,
     TolerantUpload,
 )
-from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, Masked, Shared
+from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, Confirmed, HeldShares, Masked, Shared
 from f2ed.protocol.secagg.state import ClientState
 from f2ed.protocol.secagg.terms import Terms, bind, torn
 from f2ed.protocol.sharding import ClientId
@@ -42,10 +44,14 @@ def advertise(
     state = begin(state, terms)
     context = bind(terms, member.roster, given.model)
     channel, mask, seed = (derive(given.entropy, salt=context, info=name) for name in (b"channel", b"mask", b"seed"))
+    pairs = ((channel, b"channel"), (mask, b"mask"))
+    (one, one_kem), (two, two_kem) = (links.key_pair(terms, context, *each).public for each in pairs)
     message = Advertisement(
         member.id,
-        public_exchange_key(channel),
-        public_exchange_key(mask),
+        one,
+        two,
+        one_kem,
+        two_kem,
         keys.seed_commitment(context, member.id, seed),
         bytes(64),
     )
@@ -61,9 +67,9 @@ def share(request: Peers, state: ClientState, member: Member, given: StepInput) 
         raise _out_of_order("the members' keys", state)
     peers = request.advertisements
     _check_peers(phase, peers, member)
-    root, message = deal(phase, peers, member, given.entropy)
+    root, message, roots = deal(phase, peers, member, given)
     own = (root, message.signature)
-    after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own)
+    after = Shared(phase.terms, phase.context, phase.channel, phase.mask, phase.seed, peers, own, roots)
     return msgspec.structs.replace(state, phase=after), message
 
 
@@ -79,18 +85,18 @@ def upload(
         raise _out_of_order("the shares", state)
     _check_parcels(phase, request.parcels, member)
     view = _view(phase, request.parcels, member)
-    public = {peer.client: peer for peer in phase.peers}
-    agree = agreement(phase.channel)
+    channel = links.key_pair(phase.terms, phase.context, phase.channel, b"channel")
+    own = links.mask_secret(phase.terms, phase.context, member.id, phase.mask)
     held, complaints = [], []
+    masks = [keys.seed_mask(phase.context, member.id, phase.seed)]
     for each in request.parcels:
-        try:
-            held.append(open_parcel(phase, each.parcel, agree(public[each.parcel.dealer].channel), member))
-        except PeerError:
-            complaints.append(complain(phase, each.parcel, member))
-    agree = agreement(phase.mask)
-    dealers = [each.parcel.dealer for each in request.parcels]
-    masks = [pair_mask(phase.context, agree(public[dealer].mask), member.id, dealer) for dealer in dealers]
-    masks.append(keys.seed_mask(phase.context, member.id, phase.seed))
+        root = _root(phase, each.parcel, own)
+        masks += [pair_mask(phase.context, root, member.id, each.parcel.dealer)] if root else []
+        shares = _opened(phase, each.parcel, channel, member) if root else None
+        if shares is None:
+            complaints.append(complain(phase, each.parcel, member, unlinked=not root))
+        else:
+            held.append(shares)
     disputed = tuple(each.dealer for each in complaints)
     after = Masked(phase.terms, phase.context, phase.seed, tuple(held), disputed, view)
     sent = masked_upload(phase.terms, keys.upload_tag(phase.context, view), masks, given)
@@ -163,10 +169,13 @@ def _check_peers(phase: Advertised, peers: Sequence[Advertisement], member: Memb
     if phase.advertisement not in peers:
         raise Refusal("this client's own keys are absent or were replaced")
     _enough("advertised", len(peers), phase.terms)
-    if len({key for peer in peers for key in (peer.channel, peer.mask)}) != 2 * len(peers):
+    published = [key for peer in peers for pair in links.public_keys(peer) for key in pair if key]
+    if len(set(published)) != len(published):
         raise Refusal("two equal keys among the members: one impersonates another")
     for peer in peers:
         try:
+            for pair in links.public_keys(peer):
+                check_public_keys(pair, phase.terms.agreement)
             verify(member.roster[peer.client], keys.advertisement_text(phase.context, peer), peer.signature)
         except PeerError as error:
             raise Refusal(f"the keys of client {peer.client} come with {error}") from None
@@ -187,6 +196,25 @@ def _view(phase: Shared, parcels: Sequence[SignedParcel], member: Member) -> byt
     advertised = keys.advertised_digest(phase.peers)
     dealt = {each.parcel.dealer: (check_dealer(phase, each, advertised, member), each.signature) for each in parcels}
     return keys.view_digest(advertised, dealt | {member.id: phase.dealt})
+
+
+def _root(phase: Shared, parcel: Parcel, own: links.MaskSecret) -> bytes:
+    """Return the secret of the masks with a dealer, or b"" if what it sent for them cannot be used."""
+    if sent := [each.root for each in phase.roots if each.peer == parcel.dealer]:
+        return sent[0]
+    public = {peer.client: peer for peer in phase.peers}
+    pair = links.pair_of(phase.terms, public[parcel.dealer], public[own.client])
+    try:
+        return links.rebuild(phase.context, pair, parcel.link, own)
+    except PeerError:
+        return b""
+
+
+def _opened(phase: Shared, parcel: Parcel, channel: HybridKey, member: Member) -> HeldShares | None:
+    try:
+        return open_parcel(phase, parcel, channel, member)
+    except PeerError:
+        return None
 
 
 def _check_alive(phase: Masked, alive: Sequence[ClientId], member: Member) -> None:

@@ -2,47 +2,85 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from f2ed.core.errors import PeerError, Refusal
-from f2ed.protocol.primitives.crypto import Keystream, agreement, derive, same, seal, sign, unseal, verify
+from f2ed.protocol.primitives.crypto import Keystream, derive, same, seal, sign, unseal, verify
+from f2ed.protocol.primitives.hybrid import HYBRID, Encapsulated, HybridKey
 from f2ed.protocol.secagg import shamir
-from f2ed.protocol.secagg.member import Member
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
+from f2ed.protocol.secagg.member import Member, StepInput
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, links, merkle
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
     Complaint,
+    Link,
     Parcel,
     Shares,
     SignedParcel,
 )
-from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, HeldShares, Shared
+from f2ed.protocol.secagg.schemes.dropout_tolerant.phases import Advertised, HeldShares, PairRoot, Shared
 from f2ed.protocol.secagg.terms import place
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["check_dealer", "complain", "deal", "open_parcel", "place_among"]
 
 
-def deal(phase: Advertised, peers: Sequence[Advertisement], member: Member, entropy: bytes) -> tuple[bytes, Shares]:
-    """Cut both secrets into shares, seal those of each peer, and sign the root of all parcels; return it as well."""
-    masks = _cut(phase, phase.mask, entropy, b"mask coefficients")
-    seeds = _cut(phase, phase.seed, entropy, b"seed coefficients")
-    agree = agreement(phase.channel)
-    parcels = []
+def deal(
+    phase: Advertised, peers: Sequence[Advertisement], member: Member, given: StepInput
+) -> tuple[bytes, Shares, tuple[PairRoot, ...]]:
+    """Cut both secrets into shares, seal those of each peer, and sign the root of all parcels.
+
+    Return that root, the reply, and the secrets of the masks that this client encapsulated.
+    """
+    masks = _cut(phase, phase.mask, given.entropy, b"mask coefficients")
+    seeds = _cut(phase, phase.seed, given.entropy, b"seed coefficients")
+    dealer = _Dealer(phase, given)
+    parcels, roots = [], []
     for peer in peers:
         if peer.client == member.id:
             continue
         at = place(phase.terms, peer.client) - 1
-        key = keys.channel_key(phase.context, agree(peer.channel), member.id, peer.client)
-        sealed = seal(
-            key, masks[at] + seeds[at], associated=keys.associated_data(phase.context, member.id, peer.client)
-        )
-        commitments = (
+        key, ciphertext = dealer.channel(peer)
+        associated = keys.associated_data(phase.context, member.id, peer.client)
+        sealed = seal(key, masks[at] + seeds[at], associated=associated)
+        link, secret = dealer.link(peer)
+        if link is not None:
+            roots.append(PairRoot(peer.client, secret))
+        mask, seed = (
             keys.share_commitment(phase.context, kind, member.id, peer.client, each)
             for kind, each in ((b"mask", masks[at]), (b"seed", seeds[at]))
         )
-        parcels.append(Parcel(member.id, peer.client, sealed, *commitments))
+        parcels.append(Parcel(member.id, peer.client, sealed, mask, seed, ciphertext, link))
     root = merkle.root_of([keys.parcel_digest(parcel) for parcel in parcels])
     text = keys.parcels_text(phase.context, member.id, keys.advertised_digest(peers), root)
-    return root, Shares(tuple(parcels), sign(member.signing_key, text))
+    return root, Shares(tuple(parcels), sign(member.signing_key, text)), tuple(roots)
+
+
+class _Dealer:
+    """Encapsulates for each peer: the key of its parcel, and the secret of the masks where this client sends it."""
+
+    def __init__(self, phase: Advertised, given: StepInput) -> None:
+        self._phase = phase
+        self._channel, self._mask = (
+            links.key_pair(phase.terms, phase.context, secret, label)
+            for secret, label in ((phase.channel, b"channel"), (phase.mask, b"mask"))
+        )
+        self._encapsulate = given.encapsulate if phase.terms.agreement == HYBRID else lambda _: links.NOTHING
+
+    def channel(self, peer: Advertisement) -> tuple[bytes, bytes]:
+        """Return the key of the parcel to a peer, and the ciphertext from which the peer finds it."""
+        made = self._encapsulate(peer.channel_kem)
+        exchanged = self._channel.exchange(peer.channel)
+        return links.channel_key(self._phase.context, self._phase.advertisement, peer, exchanged, made), made.ciphertext
+
+    def link(self, peer: Advertisement) -> tuple[Link | None, bytes]:
+        """Return what the parcel to a peer says about their masks, and their secret; nothing where the peer sends."""
+        pair = links.pair_of(self._phase.terms, self._phase.advertisement, peer)
+        if not pair.linked or pair.recipient != peer:
+            return None, b""
+        made = self._encapsulate(peer.mask_kem)
+        root = links.mask_root(self._phase.context, pair, self._mask.exchange(peer.mask), made)
+        return links.wrap(self._phase.context, pair, self._phase.mask, made), root
 
 
 def check_dealer(phase: Shared, signed: SignedParcel, advertised: bytes, member: Member) -> bytes:
@@ -63,9 +101,12 @@ def check_dealer(phase: Shared, signed: SignedParcel, advertised: bytes, member:
     return root
 
 
-def open_parcel(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) -> HeldShares:
+def open_parcel(phase: Shared, parcel: Parcel, channel: HybridKey, member: Member) -> HeldShares:
     """Unseal what a dealer entrusted to this client; raise `PeerError` if it is not what the dealer committed to."""
-    key = keys.channel_key(phase.context, agreed, parcel.dealer, member.id)
+    public = {peer.client: peer for peer in phase.peers}
+    dealer = public[parcel.dealer]
+    made = Encapsulated(parcel.ciphertext, channel.decapsulate(parcel.ciphertext))
+    key = links.channel_key(phase.context, dealer, public[member.id], channel.exchange(dealer.channel), made)
     plain = unseal(key, parcel.sealed, associated=keys.associated_data(phase.context, parcel.dealer, member.id))
     held = HeldShares(parcel.dealer, plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
     for kind, each, commitment in ((b"mask", held.mask, parcel.mask), (b"seed", held.seed, parcel.seed)):
@@ -74,11 +115,11 @@ def open_parcel(phase: Shared, parcel: Parcel, agreed: bytes, member: Member) ->
     return held
 
 
-def complain(phase: Shared, parcel: Parcel, member: Member) -> Complaint:
+def complain(phase: Shared, parcel: Parcel, member: Member, *, unlinked: bool) -> Complaint:
     """Sign that a parcel cannot be used. This opens no share and no key, so that a false complaint gains nothing."""
-    complaint = Complaint(member.id, parcel.dealer, keys.parcel_digest(parcel), bytes(64))
+    complaint = Complaint(member.id, parcel.dealer, keys.parcel_digest(parcel), bytes(64), unlinked)
     signature = sign(member.signing_key, keys.complaint_text(phase.context, complaint))
-    return Complaint(complaint.client, complaint.dealer, complaint.parcel, signature)
+    return msgspec.structs.replace(complaint, signature=signature)
 
 
 def place_among(peers: Sequence[Advertisement], dealer: ClientId, recipient: ClientId) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.blame import Blame, ComplaintExhibit, ShareExhibit, distinct, guilty
 from f2ed.protocol.secagg.gather import name_some
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
-from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Complaint, Shares, SignedParcel
+from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Complaint, Link, Shares, SignedParcel
 from f2ed.protocol.secagg.terms import Terms, place
 from f2ed.protocol.sharding import ClientId
 
@@ -41,6 +41,10 @@ class Deals:
     def leaf(self, dealer: ClientId, recipient: ClientId) -> bytes:
         """Return the digest of one parcel."""
         return self._leaves[dealer][self._places[dealer][recipient]]
+
+    def link(self, dealer: ClientId, recipient: ClientId) -> Link | None:
+        """Return what a dealer sent a recipient for the masks of their pair."""
+        return self.shares[dealer].parcels[self._places[dealer][recipient]].link
 
     def delivery(self, recipient: ClientId) -> tuple[SignedParcel, ...]:
         """Return the parcels that are addressed to one client, as their dealers signed them."""
@@ -115,6 +119,7 @@ class Deals:
             len(leaves),
             self._paths[complaint.dealer][at],
             self.shares[complaint.dealer].signature,
+            complaint.unlinked,
         )
 
 
@@ -137,7 +142,7 @@ def check_blame(blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes], ad
 
 
 def _check_complaint(blame: Blame, shown: ComplaintExhibit, roster: Mapping[ClientId, bytes]) -> None:
-    complaint = Complaint(shown.client, shown.dealer, shown.parcel, shown.signature)
+    complaint = Complaint(shown.client, shown.dealer, shown.parcel, shown.signature, shown.unlinked)
     verify(roster[shown.client], keys.complaint_text(blame.context, complaint), shown.signature)
     root = merkle.root_from(shown.parcel, shown.place, shown.count, shown.path)
     verify(roster[shown.dealer], keys.parcels_text(blame.context, shown.dealer, blame.advertised, root), shown.dealt)
@@ -163,7 +168,9 @@ def _check_shares(
     if len(kinds) != 1:
         raise PeerError("evidence that mixes shares of two secrets")
     received = {place(terms, each.recipient): int.from_bytes(each.share, "big") for each in shown}
-    if keys.matches(blame.context, advertised, shamir.combine(received), alive=kinds == {b"seed"}):
+    if keys.matches(
+        blame.context, advertised, shamir.combine(received), alive=kinds == {b"seed"}, kind=terms.agreement
+    ):
         raise PeerError(f"the shares of client {dealer} rebuild the secret that it committed to")
 
 

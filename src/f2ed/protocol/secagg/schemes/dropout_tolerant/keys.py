@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from f2ed.protocol.primitives.crypto import derive, digest, public_exchange_key, same
+from f2ed.protocol.primitives.crypto import derive, digest, same
 from f2ed.protocol.primitives.fields import fields, unsigned
+from f2ed.protocol.primitives.hybrid import Agreement, HybridKey, PublicKeys
 from f2ed.protocol.secagg.masks import Mask
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     COMMITMENT_BYTES,
@@ -20,7 +21,6 @@ __all__ = [
     "advertisement_text",
     "alive_text",
     "associated_data",
-    "channel_key",
     "complaint_text",
     "leaf",
     "matches",
@@ -37,18 +37,12 @@ __all__ = [
 
 def advertisement_text(context: bytes, message: Advertisement) -> bytes:
     """Return the text signed with a round's keys."""
-    return context + fields(b"advertise", unsigned(message.client), message.channel, message.mask, message.commitment)
+    return context + fields(b"advertise", *_advertised(message))
 
 
 def advertised_digest(peers: Iterable[Advertisement]) -> bytes:
     """Return the digest of all advertisements of a round (U1), with their signatures."""
-    return digest(
-        *(
-            part
-            for each in peers
-            for part in (unsigned(each.client), each.channel, each.mask, each.commitment, each.signature)
-        )
-    )
+    return digest(*(part for each in peers for part in (*_advertised(each), each.signature)))
 
 
 def parcel_digest(parcel: Parcel) -> bytes:
@@ -58,7 +52,9 @@ def parcel_digest(parcel: Parcel) -> bytes:
 
 def sealed_digest(parcel: Parcel) -> bytes:
     """Return the digest of all of a parcel but the commitments to its shares."""
-    return digest(b"sealed", parcel.sealed)
+    link = parcel.link
+    linked = (link.ciphertext, link.wrapped, link.commitment) if link else ()
+    return digest(b"sealed", parcel.sealed, parcel.ciphertext, *linked)
 
 
 def leaf(recipient: ClientId, sealed: bytes, mask: bytes, seed: bytes) -> bytes:
@@ -73,7 +69,8 @@ def parcels_text(context: bytes, dealer: ClientId, advertised: bytes, root: byte
 
 def complaint_text(context: bytes, complaint: Complaint) -> bytes:
     """Return the text signed with a complaint."""
-    return context + fields(b"complaint", unsigned(complaint.client), unsigned(complaint.dealer), complaint.parcel)
+    about = (unsigned(complaint.client), unsigned(complaint.dealer), complaint.parcel, unsigned(complaint.unlinked))
+    return context + fields(b"complaint", *about)
 
 
 def view_digest(advertised: bytes, dealt: Mapping[ClientId, tuple[bytes, bytes]]) -> bytes:
@@ -107,11 +104,6 @@ def associated_data(context: bytes, dealer: ClientId, recipient: ClientId) -> by
     return fields(context, unsigned(dealer), unsigned(recipient))
 
 
-def channel_key(context: bytes, agreed: bytes, dealer: ClientId, recipient: ClientId) -> bytes:
-    """Return the key that seals the one parcel from dealer to recipient, from the secret that they agree on."""
-    return derive(agreed, salt=context, info=fields(b"channel", unsigned(dealer), unsigned(recipient)))
-
-
 def seed_mask(context: bytes, client: ClientId, seed: bytes) -> Mask:
     """Return the mask that hides a client's upload until enough members reveal its seed."""
     return Mask(derive(seed, salt=context, info=fields(b"self", unsigned(client))), negative=False)
@@ -123,11 +115,17 @@ def _share_prefix(context: bytes, kind: bytes) -> bytes:
     return fields(context, b"share", kind)
 
 
-def matches(context: bytes, advertised: Advertisement, number: int, *, alive: bool) -> bytes:
-    """Return the seed or mask key that was rebuilt if it is the one that was advertised, or else b""."""
+def matches(context: bytes, advertised: Advertisement, number: int, *, alive: bool, kind: Agreement) -> bytes:
+    """Return the seed or mask secret that was rebuilt if it is the one that was advertised, or else b""."""
     if number >= 2**256:
         return b""
     secret = number.to_bytes(32, "big")
     if alive:
         return secret if same(seed_commitment(context, advertised.client, secret), advertised.commitment) else b""
-    return secret if same(public_exchange_key(secret), advertised.mask) else b""
+    public = HybridKey(secret, salt=context, label=b"mask", kind=kind).public
+    return secret if public == PublicKeys(advertised.mask, advertised.mask_kem) else b""
+
+
+def _advertised(message: Advertisement) -> tuple[bytes, ...]:
+    public = (message.channel, message.mask, message.channel_kem, message.mask_kem)
+    return unsigned(message.client), *public, message.commitment

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
-from f2ed.protocol.secagg.messages import Key, Message, Opening, Request, Several, Signature, Tag
+from f2ed.protocol.secagg.messages import Ciphertext, KemKey, Key, Message, Opening, Request, Several, Signature, Tag
 from f2ed.protocol.secagg.shamir import SHARE_BYTES
 from f2ed.protocol.secagg.terms import Id
 
@@ -17,6 +17,7 @@ __all__ = [
     "Confirmations",
     "Delivery",
     "Invite",
+    "Link",
     "Parcel",
     "Peers",
     "Reveal",
@@ -38,13 +39,27 @@ _ShareBytes = Annotated[bytes, Meta(min_length=SHARE_BYTES, max_length=SHARE_BYT
 
 @final
 class Advertisement(Message, frozen=True, tag="advertise"):
-    """Reply to `Invite`: this round's keys and the commitment to the self seed, signed under the round's context."""
+    """Reply to `Invite`: this round's keys and the commitment to the self seed, signed under the round's context.
+
+    Where X25519 is used alone, there are no ML-KEM keys.
+    """
 
     client: Id
     channel: Key
     mask: Key
+    channel_kem: KemKey
+    mask_kem: KemKey
     commitment: Key
     signature: Signature
+
+
+@final
+class Link(Message, frozen=True):
+    """The ML-KEM secret of a pair's masks: for its recipient, wrapped for whoever rebuilds its sender, committed to."""
+
+    ciphertext: Ciphertext
+    wrapped: Key
+    commitment: Key
 
 
 @final
@@ -59,6 +74,10 @@ class Parcel(Message, frozen=True):
     sealed: _Sealed
     mask: _Commitment
     seed: _Commitment
+    ciphertext: Ciphertext = b""
+    """From which the recipient finds the key that seals the shares."""
+    link: Link | None = None
+    """From the member of the pair that sends it, where keys are hybrid."""
 
 
 @final
@@ -87,6 +106,8 @@ class Complaint(Message, frozen=True):
     parcel: Key
     """The digest of the parcel."""
     signature: Signature
+    unlinked: bool = False
+    """Whether the link could not be used either: the upload is then without the masks of this pair."""
 
 
 @final

@@ -22,6 +22,14 @@ class Advertised(Phase, frozen=True, tag="advertised"):
 
 
 @final
+class PairRoot(Redacted, frozen=True):
+    """The secret of the masks with one peer."""
+
+    peer: int
+    root: bytes
+
+
+@final
 class Shared(Phase, frozen=True, tag="shared"):
     """After step 1."""
 
@@ -33,6 +41,8 @@ class Shared(Phase, frozen=True, tag="shared"):
     peers: tuple[Advertisement, ...]
     dealt: tuple[bytes, bytes]
     """The root of this client's own parcels, and its signature."""
+    roots: tuple[PairRoot, ...] = ()
+    """The secret of the masks with each member that this client sent a ciphertext."""
 
 
 @final

@@ -4,12 +4,13 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from f2ed.core.errors import PeerError
-from f2ed.protocol.primitives.crypto import check_exchange_key, same, verify
+from f2ed.protocol.primitives.crypto import same, verify
+from f2ed.protocol.primitives.hybrid import CIPHERTEXT_BYTES, HYBRID, check_public_keys
 from f2ed.protocol.secagg.gather import Adder, Replies, Requests, gather, name_some
 from f2ed.protocol.secagg.masks import add_masks
 from f2ed.protocol.secagg.messages import in_order, read_reply, write
 from f2ed.protocol.secagg.schemes.base import ShardRound, Summation
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, links, merkle
 from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Advertisement,
@@ -19,6 +20,7 @@ from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
     Confirmations,
     Delivery,
     Invite,
+    Parcel,
     Peers,
     Reveal,
     Shares,
@@ -53,9 +55,10 @@ class DropoutTolerantServer:
         alive, complaints = yield from self._upload(deals, adder)
         self._convict(deals, complaints)
         disputed = {(each.client, each.dealer) for each in complaints}
+        unlinked = self._unlinked(complaints, alive)
         requests = yield from self._confirm(alive, deals.view())
         revealed = yield from self._reveal(requests, alive, peers, shares, disputed)
-        masks = Unmasking(self._terms, deals, peers, alive, self._blame).masks(revealed)
+        masks = Unmasking(self._terms, deals, peers, alive, self._blame).masks(revealed, unlinked)
         add_masks(adder.total, masks, threads=self._threads)
         return alive, adder.total
 
@@ -67,10 +70,11 @@ class DropoutTolerantServer:
             if message.client != client:
                 raise PeerError(f"keys in the name of client {message.client}")
             verify(self._roster[client], keys.advertisement_text(self._context, message), message.signature)
-            fresh = {message.channel, message.mask}
-            for key in fresh:
-                check_exchange_key(key)
-            if len(fresh) != 2 or fresh & seen:
+            for pair in links.public_keys(message):
+                check_public_keys(pair, self._terms.agreement)
+            published = [key for pair in links.public_keys(message) for key in pair if key]
+            fresh = set(published)
+            if len(fresh) != len(published) or fresh & seen:
                 raise PeerError("a key that occurs twice in the shard")
             seen.update(fresh)
             return message
@@ -87,6 +91,8 @@ class DropoutTolerantServer:
                 raise PeerError("shares that are not addressed to exactly the other members who advertised")
             if any(parcel.dealer != client for parcel in message.parcels):
                 raise PeerError("a share in the name of another client")
+            for parcel in message.parcels:
+                self._check_link(parcel, peers)
             root = merkle.root_of([keys.parcel_digest(parcel) for parcel in message.parcels])
             verify(self._roster[client], keys.parcels_text(self._context, client, advertised, root), message.signature)
             return message
@@ -95,6 +101,14 @@ class DropoutTolerantServer:
         ask = write(Peers(tuple(peers.values())))
         shares = yield from gather("shares", dict.fromkeys(peers, ask), take, self._dropped)
         return self._whole("shared their secrets", shares)
+
+    def _check_link(self, parcel: Parcel, peers: Mapping[ClientId, Advertisement]) -> None:
+        """Drop a dealer that sends ciphertexts where there should be none, or none where there should be one."""
+        pair = links.pair_of(self._terms, peers[parcel.dealer], peers[parcel.recipient])
+        size = CIPHERTEXT_BYTES if self._terms.agreement == HYBRID else 0
+        wanted = size if pair.linked and pair.sender.client == parcel.dealer else 0
+        if len(parcel.ciphertext) != size or (len(parcel.link.ciphertext) if parcel.link else 0) != wanted:
+            raise PeerError(f"a parcel whose ciphertexts are not those of the agreement {self._terms.agreement!r}")
 
     def _upload(
         self, deals: Deals, adder: Adder
@@ -118,7 +132,19 @@ class DropoutTolerantServer:
             raise PeerError("a complaint in the name of another client, or about one who dealt nothing to it")
         if not same(complaint.parcel, deals.leaf(complaint.dealer, client)):
             raise PeerError(f"a complaint about another parcel than the one from client {complaint.dealer}")
+        if complaint.unlinked and deals.link(complaint.dealer, client) is None:
+            raise PeerError(f"a complaint about a ciphertext that client {complaint.dealer} did not have to send")
         verify(self._roster[client], keys.complaint_text(self._context, complaint), complaint.signature)
+
+    def _unlinked(self, complaints: Sequence[Complaint], alive: Collection[ClientId]) -> set[tuple[ClientId, ClientId]]:
+        """Return the pairs whose masks are in no upload; a pair that is alive has them in one, so that no sum opens."""
+        left_out = {(each.dealer, each.client) for each in complaints if each.unlinked and each.client in alive}
+        if both := sorted(pair for pair in left_out if pair[0] in alive):
+            raise PeerError(
+                f"the masks of client {both[0][0]} and client {both[0][1]} do not cancel: one of them lies about the "
+                "ciphertext between them"
+            )
+        return left_out
 
     def _convict(self, deals: Deals, complaints: Sequence[Complaint]) -> None:
         """Record who is guilty. Its upload is in this sum already; it is for the server to ask it no more."""

@@ -1,15 +1,14 @@
 """The masks that did not cancel, from what the survivors revealed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from f2ed.core.errors import PeerError
-from f2ed.protocol.primitives.crypto import agreement
 from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.gather import name_some
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.masks import Mask
-from f2ed.protocol.secagg.schemes.dropout_tolerant import keys
+from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, links
 from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import Deals
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Reveal
 from f2ed.protocol.secagg.terms import Terms, place
@@ -35,8 +34,13 @@ class Unmasking:
         self._alive = alive
         self._blame = blame
 
-    def masks(self, revealed: Mapping[ClientId, Reveal]) -> list[Mask]:
-        """Return the masks that did not cancel, with the sign that removes them."""
+    def masks(
+        self, revealed: Mapping[ClientId, Reveal], unlinked: Collection[tuple[ClientId, ClientId]] = ()
+    ) -> list[Mask]:
+        """Return the masks that did not cancel, with the sign that removes them.
+
+        `unlinked` are the pairs (dropped dealer, survivor) whose masks the survivor left out.
+        """
         context = self._deals.context
         shares = {client: {each.dealer: each.share for each in reveal.shares} for client, reveal in revealed.items()}
         masks = []
@@ -46,9 +50,23 @@ class Unmasking:
                 masks.append(keys.seed_mask(context, dealer, seed)._replace(negative=True))
             else:
                 # The dropped client would have applied its half of each pair; applying it now cancels the other half.
-                agree = agreement(self._rebuild(dealer, shares))
-                masks += [pair_mask(context, agree(self._peers[peer].mask), dealer, peer) for peer in self._alive]
+                secret = links.mask_secret(self._terms, context, dealer, self._rebuild(dealer, shares))
+                linked = [peer for peer in self._alive if (dealer, peer) not in unlinked]
+                masks += [pair_mask(context, self._root(secret, peer), dealer, peer) for peer in linked]
         return masks
+
+    def _root(self, dropped: links.MaskSecret, peer: ClientId) -> bytes:
+        """Return the secret of the masks between a dropped member and a survivor."""
+        pair = links.pair_of(self._terms, self._peers[dropped.client], self._peers[peer])
+        sender = pair.sender.client
+        link = self._deals.link(sender, pair.recipient.client)
+        try:
+            return links.rebuild(self._deals.context, pair, link, dropped)
+        except PeerError as error:
+            raise PeerError(
+                f"the masks of client {dropped.client} and client {peer} cannot be rebuilt: "
+                f"client {sender} sent {error}"
+            ) from None
 
     def _rebuild(self, dealer: ClientId, shares: Mapping[ClientId, Mapping[ClientId, bytes]]) -> bytes:
         """Return a dealer's seed or mask key, checked against what it advertised."""
@@ -64,7 +82,9 @@ class Unmasking:
         number = shamir.combine(
             {place(self._terms, client): int.from_bytes(share, "big") for client, share in received.items()}
         )
-        if secret := keys.matches(self._deals.context, self._peers[dealer], number, alive=dealer in self._alive):
+        if secret := keys.matches(
+            self._deals.context, self._peers[dealer], number, alive=dealer in self._alive, kind=self._terms.agreement
+        ):
             return secret
         self._blame.append(self._deals.inconsistent(dealer, received))
         raise PeerError(f"the secret of client {dealer} cannot be rebuilt: the shares that it sent are inconsistent")
