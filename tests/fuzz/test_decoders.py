@@ -174,9 +174,9 @@ def test_a_length_that_lies_allocates_nothing(bomb):
 
 def test_a_message_longer_than_any_is_refused_unread():
     with pytest.raises(PeerError, match="at most"):
-        read_request(bytes(9_000_000))
+        read_request(bytes(17_000_000))
     with pytest.raises(PeerError, match="at most"):
-        read_reply(Upload, bytes(9_000_000), payload=100)
+        read_reply(Upload, bytes(17_000_000), payload=100)
 
 
 SEED = bytes(32)
