@@ -1,6 +1,7 @@
 """A run of the whole suite fails if a test that the security documents name did not run and pass."""
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -23,8 +24,8 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    """Compare with the documents. Without Flower most of these tests cannot run."""
-    if is_whole(session.config) and importlib.util.find_spec("flwr") is not None:
+    """Compare with the documents. Without Flower, and on other systems than Linux, not all of these tests can run."""
+    if is_whole(session.config) and sys.platform == "linux" and importlib.util.find_spec("flwr") is not None:
         session.config.stash[_unproven] = _outcomes.unproven(named_in_pages(), _nightly)
         if session.config.stash[_unproven] and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

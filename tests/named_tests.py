@@ -40,6 +40,7 @@ class Outcomes:
 def is_whole(config):
     """Return whether this is a run of the whole suite, as `make test` starts it."""
     option = config.option
-    narrowed = (option.keyword, option.deselect, option.ignore, option.ignore_glob, option.lf, option.collectonly)
+    names = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "collectonly")  # lf is a plugin's, and may be absent
+    narrowed = (getattr(option, name, None) for name in names)
     by_default = config.args_source is type(config).ArgsSource.TESTPATHS
     return by_default and option.markexpr == "not nightly" and not any(narrowed)
