@@ -12,7 +12,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from f2ed import PeerError
-from f2ed.flower.wire import Hello
+from f2ed.deployment.hello import Hello
 from f2ed.protocol.secagg import Refused
 from f2ed.protocol.secagg.messages import AskKey, AskUpload, SignedKey, Upload, decode, read_reply, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Invite
