@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-browser test-deployment test-nightly lint style types layers format hooks bench docs release-check clean
+.PHONY: help demo test test-browser test-deployment test-nightly mutants lint style types layers format hooks bench docs release-check clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -61,6 +61,14 @@ test-nightly: $(VENV)/.deployment ## run what is too slow for every change, and 
 	$(BIN)/pytest -m nightly || [ $$? -eq 5 ] # 5: none outside that folder
 	$(BIN)/pytest -m '' tests/real_deployment
 
+# In an environment of its own: mutmut 3.8 needs an older pytest than the tests.
+mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices
+	$(PYTHON) -m venv .venv-mutants
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower]' --group mutants
+	.venv-mutants/bin/mutmut run || true
+	.venv-mutants/bin/mutmut results
+
 lint: style types layers ## style, types and layers
 
 style: $(VENV)/.dev ## check formatting and lint rules
@@ -91,4 +99,4 @@ release-check: $(VENV)/.release ## build, install the wheel in a clean environme
 	$(BIN)/python scripts/release_check/check.py
 
 clean: ## remove everything that was set up or built
-	rm -rf $(VENV) dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-mutants mutants dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

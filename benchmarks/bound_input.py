@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
-from f2ed.deployment.train_input import run_config_digest
+from f2ed.deployment.train_input import run_digest
 from f2ed.flower.handover import arrays_of, clean_context, clean_message, train_input
 from f2ed.flower.local_deployment import Deployment
 
@@ -29,7 +29,7 @@ REPEATS = 20
 def at_a_node(arrays, config, context):
     given = train_input(arrays, config)
     given.coordinates()
-    given.digest(run_config_digest(context.run_config))
+    given.digest(run_digest(context.run_config))
     arrays_of(given), clean_message(given), clean_context(context)
 
 
