@@ -66,7 +66,9 @@ def test_a_member_derives_its_terms_from_round_and_length_and_follows_no_others(
     assert accept(member(terms=derive), own) is own
     with pytest.raises(Refusal, match=r"states clip_value 2\.0 for round 3; this client's roster says 1\.0"):
         accept(member(terms=derive), replace(own, clip_value=2.0))
-    assert asked == [(3, 20)] * 2
+    with pytest.raises(Refusal, match="states noise -0"):
+        accept(member(terms=derive), replace(own, noise=-0.0))
+    assert asked == [(3, 20)] * 3
 
 
 def test_a_long_lie_is_cut_short():
