@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from f2ed.core import files
-from f2ed.deployment.train_input import TrainInput
+from f2ed.deployment.train_input import InputSummary
 from f2ed.protocol.secagg import checks, terms
 from f2ed.protocol.secagg.schemes import dropout_tolerant
 from f2ed.protocol.secagg.schemes.dropout_tolerant import client
@@ -51,7 +51,7 @@ MUTANTS = {
         lambda folder, _: test_policy_terms.test_the_signed_crowd_is_what_opens(folder),
     ),
     "integer arrays are left out of the fingerprint": Mutant(
-        TrainInput,
+        InputSummary,
         "digest",
         "for each in self.arrays for part",
         'for each in self.arrays if "int" not in each.dtype for part',
