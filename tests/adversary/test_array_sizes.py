@@ -1,4 +1,4 @@
-"""Hole 9: a header that declares more than the message holds is refused before anything of that size is allocated."""
+"""A header that declares more than the message holds is refused before anything of that size is allocated."""
 
 import resource
 import subprocess

@@ -1,4 +1,4 @@
-"""Hole 1: what the server tells one member and not the others opens nothing, whatever the training function looks at.
+"""What the server tells one member and not the others opens nothing, whatever the training function looks at.
 
 In every attack the victim trains and its companions do not, so that a sum that opens is the victim's update.
 """

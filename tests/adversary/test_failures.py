@@ -1,4 +1,4 @@
-"""Hole 11: a model that makes training fail on somebody's data tells the server that someone failed, and not who."""
+"""A model that makes training fail on somebody's data tells the server that someone failed, and not who."""
 
 from math import log2
 

@@ -24,8 +24,8 @@ def entries(count):
 
 
 def first(**fields):
-    fields = {"encoding": SignedEncoding(clip_norm=1.0), "noise_multiplier": 1.0} | fields
-    draft = Roster(name="clinics", authority=public_key(AUTHORITY), clients=entries(6), **fields)
+    fields = {"name": "clinics", "encoding": SignedEncoding(clip_norm=1.0), "noise_multiplier": 1.0} | fields
+    draft = Roster(authority=public_key(AUTHORITY), clients=entries(6), **fields)
     return signed(draft, AUTHORITY, **SETTINGS)
 
 
@@ -168,14 +168,14 @@ WEAKER = {
     "accepted": ("leak",),
 }
 FREE = {
-    *("name", "authority", "format", "serial", "previous", "expires", "clients", "gone", "shards", "schedule"),
+    *("name", "authority", "format", "serial", "previous", "clients", "gone", "shards", "schedule"),
     *("first_round", "groups", "history", "draw", "apps", "server", "seed", "signature"),
 }
 """Fields that the authority may change, or that other checks hold."""
 
 
 def test_every_field_of_a_roster_is_judged_or_free():
-    assert set(WEAKER) == JUDGED
+    assert set(WEAKER) | {"expires"} == JUDGED
     assert set(Roster.__struct_fields__) == JUDGED | FREE
 
 
@@ -260,3 +260,23 @@ def test_a_pin_is_written_when_something_changes_and_not_for_every_message(pin):
     assert pin.path.stat().st_ino == before
     followed(pin, roster, day="2030-06-02")
     assert pin.path.stat().st_ino != before
+
+
+def test_a_roster_that_no_longer_expires_waits_until_the_site_agrees(pin):
+    one = first(expires="2030-09-01")
+    two, later = after(one, expires=""), after(one, expires="2030-12-01")
+    followed(pin, one)
+    with pytest.raises(Refusal, match=r"expires 2030-09-01 → never"):
+        followed(pin, two)
+    assert followed(pin, later) == 2
+
+
+def test_a_new_name_does_not_get_round_the_serials(pin):
+    """The authority gives its nodes a weaker federation under another name, which begins at no serial and no round."""
+    followed(pin, first())
+    renamed = first(name="clinics-2", noise_multiplier=0.0)
+    other = Pin(pin.path.with_name("other.pin"))
+    with pytest.raises(Refusal, match=r"'clinics-2' is that of 'clinics', which this node follows; if the site agrees"):
+        followed(other, renamed)
+    accept_weaker(pin.path.parent, renamed.digest)
+    assert followed(other, renamed) == 1

@@ -64,6 +64,7 @@ class Pin(msgspec.Struct, frozen=True):
         _check_forks(pinned, shown)
         if pinned is None:
             check_groups(latest)
+            self._check_first(latest)
             now = _Pinned(latest, {latest.serial: latest.digest}, day)
         else:
             now = self._moved(pinned, sorted(shown, key=lambda roster: roster.serial), day)
@@ -73,6 +74,20 @@ class Pin(msgspec.Struct, frozen=True):
                 f"this is {day}; get the next serial from the authority, who signs it with f2ed roster sign"
             )
         return now
+
+    def _check_first(self, roster: Roster) -> None:
+        """Refuse a federation under a new name by an authority whose rosters this node follows, until the site agrees.
+
+        A new name begins at no serial and no round, so it would get round the rules for the next serial.
+        """
+        for path in sorted(self.path.parent.glob("*.pin")):
+            other = Pin(path)._stored.read()  # noqa: SLF001  a pin like this one
+            if other is not None and other.roster.authority == roster.authority and not self._accepts(roster):
+                raise Refusal(
+                    f"the authority of the roster {roster.name!r} is that of {other.roster.name!r}, which this node "
+                    f"follows; if the site agrees to both: f2ed roster accept {roster.digest.hex()} --state FOLDER, "
+                    "with the folder of this node's state"
+                )
 
     def _moved(self, pinned: _Pinned, shown: Sequence[Roster], day: str) -> _Pinned:
         """Take all steps from the pinned roster to the latest one."""

@@ -20,7 +20,7 @@ _MORE = (
 """Weaker if larger."""
 _OTHER = ("mode", "agreement")
 """Weaker if it changes: someone has to compare."""
-JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted"))
+JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted", "expires"))
 """The fields of a roster that can become weaker."""
 
 
@@ -47,6 +47,8 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
             before, after = _value(old, name), _value(new, name)
             if worse(before, after):
                 yield f"{name.rpartition('.')[2]} {before} → {after}"
+    if old.expires and not new.expires:
+        yield f"expires {old.expires} → never"
     yield from (f"the risk {risk!r} is accepted" for risk in sorted({*new.accepted} - {*old.accepted}))
 
 
