@@ -158,5 +158,5 @@ def test_a_checkpoint_of_an_older_format_is_refused(simulation, tmp_path):
     first = as_arrays(simulation, simulation.start().model.numpy())
     path = tmp_path / "old.checkpoint"
     path.write_bytes(msgspec.msgpack.encode({"format": 1, "round": 3, "roster": "test", "arrays": []}))
-    with pytest.raises(ConfigError, match="has format 1, and this version of f2ed reads format 2"):
+    with pytest.raises(ConfigError, match="has format 1, and this version of f2ed reads format 3"):
         lead(first, path, Mean(), rounds=4, run_id=1)

@@ -69,7 +69,7 @@ def test_no_list_of_survivors_that_is_accepted_tells_less_than_a_group():
     accepted = []
     for bits in range(256):
         listed = tuple(client for client in range(1, 9) if bits >> (client - 1) & 1)
-        shard = shard_of_pairs()
+        shard = shard_of_pairs(agreement="x25519")
         shard.run(request=lie("confirm", lambda _, listed=listed: Alive(listed)), drop=lambda at, _: at == "reveal")
         if 2 not in shard.refusals:
             accepted.append(listed)

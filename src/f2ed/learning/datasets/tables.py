@@ -79,7 +79,7 @@ def found_file(file: str, folder: Path | None) -> Path:
     for place in places:
         if place.exists():
             return place
-    raise ConfigError(f"there is no {' nor '.join(map(str, places))}; check the path")
+    raise ConfigError(f"there is no {file}, neither here nor beside the experiment file or the data; check the path")
 
 
 def _numbers(where: Path, name: str, column: Sequence[Any]) -> NDArray[np.float32]:
