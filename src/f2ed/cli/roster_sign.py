@@ -110,7 +110,7 @@ def sign(
 
     A roster that was signed before keeps every setting that is left out, except the day on which it expires. What
     changes is printed, with what the sums over all groups that ever were reveal about single clients. Groups never
-    change: whoever leaves ends its group, and whoever comes waits until the rules allow a new one.
+    change: a client that leaves ends its group, and one that joins waits until the rules allow a new one.
 
     Example: f2ed roster sign roster.json --authority authority.key --app APP --shards 2 --min-crowd 4
     """

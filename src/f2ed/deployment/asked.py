@@ -1,4 +1,4 @@
-"""What passes between the process that runs an app and whoever holds the node's key, in the same process or another.
+"""What passes between the process that runs an app and the holder of the node's key, in the same process or another.
 
 The app's side describes a message that the node received; the key's side refuses it, answers it, or asks for the update
 first. Data of arrays stays with the app: a digest is enough to check and to bind it.

@@ -1,7 +1,7 @@
 """The layout of the model that a node has trained under a roster: the names, types and shapes of its arrays.
 
 Where the authority signed no layout, a node pins the first that it trains: a server that later sends a model with
-more, wider or other layers, built to reveal more of the data, is refused. A roster that is signed anew, and each app
+more, wider or other layers, built to reveal more of the data, is refused. A roster that is signed again, and each app
 that it approves, starts afresh.
 """
 

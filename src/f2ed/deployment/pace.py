@@ -1,7 +1,7 @@
 """How long clients may take: a multiple of what the others need, which a few slow or fast ones cannot move.
 
 Every client counts once per kind of step. The slowest do not count, as many as are assumed malicious, at least one and
-a tenth of all: whoever answers just before the deadline does not stretch it for others. A client that was late counts
+a tenth of all: answering just before the deadline does not stretch it for others. A client that was late counts
 with the deadline it missed, so if more than those few are late, the deadline grows until they are not.
 """
 

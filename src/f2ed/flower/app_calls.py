@@ -43,7 +43,7 @@ def evaluated(context: Context, given: TrainInput, evaluate: Call, *, stateful: 
 
 
 def _called(context: Context, given: TrainInput, call: Call, *, stateful: bool) -> Message:
-    """Call a function on a message and a context that were made anew; keep its state where the roster accepts that."""
+    """Call a function on a message and a context that were rebuilt; keep its state where the roster accepts that."""
     shown = clean_context(context, stateful=stateful)
     reply = call(clean_message(given), shown)
     if stateful:

@@ -59,7 +59,7 @@ def check_start(rules: TrainingRules, arrays: ArrayRecord, config: ConfigRecord)
 
 
 def described(message: Message, context: Context) -> tuple[Asked, TrainInput | None]:
-    """Return a message as it is put before whoever holds the node's key, and what a function would be given."""
+    """Return a message as the holder of the node's key gets it, and what a function would be given."""
     content, kind = message.content, message.metadata.message_type
     fault, settings, given = "", dict[str, Setting](), None
     try:

@@ -1,6 +1,6 @@
 """The rules for groups, which every node checks again: who is opened together stays together, and nobody is alone.
 
-A group's members and weights never change. Whoever leaves closes its group, which goes to the history. All that the
+A group's members and weights never change. One that leaves closes its group, which goes to the history. All that the
 server can ever compute, in any number of rounds, runs and serials, is a combination of the sums over groups that ever
 were. So what it learns about one client follows from the roster alone.
 """
