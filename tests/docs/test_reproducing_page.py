@@ -36,6 +36,7 @@ def test_so_are_the_passages_of_other_pages(name, made):
     assert made(RESULTS, text) == text
 
 
+@pytest.mark.nightly
 def test_experiments_that_were_not_run_are_named(tmp_path):
     made = page.page(tmp_path, [])
     assert "None of it was run." in made
@@ -45,6 +46,7 @@ def test_experiments_that_were_not_run_are_named(tmp_path):
         assert "not run" in passage(tmp_path, EMPTY)
 
 
+@pytest.mark.nightly
 def test_a_missing_record_changes_the_page(tmp_path):
     logs = read_all(RESULTS / "fig2_shards")
     for name, kept in (("all", logs), ("fewer", logs[1:])):
