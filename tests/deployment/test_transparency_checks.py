@@ -228,6 +228,6 @@ def test_ten_thousand_lines_are_verified_within_seconds(federation):
     log.append(*(each(round_) for round_ in range(5000) for each in (began, uploaded)))
     since = time.process_time()
     result = federation.verify(log)
-    assert time.process_time() - since < 20  # 3 s on a slow core
+    assert time.process_time() - since < 20
     assert not result.findings
     assert result.files[0].count == 10_002

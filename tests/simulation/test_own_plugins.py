@@ -28,6 +28,10 @@ class Average(Estimator, frozen=True, tag="average"):
         return Estimate(rows.combine(weights * self.scale), weights)
 
 
+class Listed(Average, frozen=True, tag="listed"):
+    rows: list[int] = msgspec.field(default_factory=lambda: [1])
+
+
 class Trim(BoundedEstimator, frozen=True, tag="trim"):
     title, family, paper = "Trim", "coordinate-wise", "Nobody, 2026"
 
@@ -164,6 +168,8 @@ def test_other_data_than_the_settings_name_are_recorded_as_what_they_are():
             "speed",
         ),
         ({"attack": {"kind": "imported", "factory": f"{__name__}:Average"}}, "attack: "),
+        ({"estimator": Listed()}, "estimator: Listed has a list or a dictionary among its settings; use a tuple"),
+        ({"estimator": {"kind": "imported", "factory": f"{__name__}:Listed"}}, "Listed has a list or a dictionary"),
         ({"data": (1, 2)}, "data: found a tuple; give (samples, labels"),
     ],
 )

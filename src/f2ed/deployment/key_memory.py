@@ -32,7 +32,7 @@ def key_folder(state: Path) -> Path:
     folder = memory_folder(state)
     if folder is None:
         _log.warning(
-            "f2ed: no folder in memory on this system, so the keys of a round are stored in %s; whoever reads the disk "
+            "f2ed: no folder in memory on this system, so the keys of a round are stored in %s; a reader of the disk "
             "afterwards may find keys that were overwritten. Name a folder in memory with f2ed-keys in the node config",
             state,
         )

@@ -1,7 +1,7 @@
 """The serials of a roster that a node has followed: it goes forward only, one signed step after another.
 
 The first roster is the one that the site gives to the node. After it, an older serial, another roster with the same
-serial and a step against the rules are refused, whoever brings them. A step to weaker settings waits until someone at
+serial and a step against the rules are refused. A step to weaker settings waits until someone at
 the site types `f2ed roster accept DIGEST`.
 """
 

@@ -27,7 +27,7 @@ from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
-from f2ed.simulation.own import IMPORTED, factory_of, is_own, made, named, plain, with_entry_points
+from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
 
@@ -154,6 +154,7 @@ def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
 def _plain(value: Any, name: str) -> Any:
     """Turn structs into tables, and names into tables with a kind; aliases become the kinds they stand for."""
     if is_own(value, name):
+        check_hashable(value, name)
         return value
     if name == "data" and isinstance(value, tuple | list | Data):
         value = Given.of(value)

@@ -24,7 +24,17 @@ from f2ed.learning.datasets import Dataset
 from f2ed.learning.models import Imported
 from f2ed.learning.partition import Partitioner
 
-__all__ = ["IMPORTED", "factory_of", "is_own", "made", "named", "plain", "sources", "with_entry_points"]
+__all__ = [
+    "IMPORTED",
+    "check_hashable",
+    "factory_of",
+    "is_own",
+    "made",
+    "named",
+    "plain",
+    "sources",
+    "with_entry_points",
+]
 
 IMPORTED = "imported"
 _BASES: dict[str, tuple[Any, Any]] = {
@@ -74,6 +84,7 @@ def made(table: Any, setting: str) -> Any:
             f"{setting}: {table['factory']} made a {type(plugin).__name__}; it must derive from {base.__module__}."
             f"{base.__name__}"
         )
+    check_hashable(plugin, setting)
     return plugin
 
 
@@ -85,6 +96,16 @@ def named(value: Any, setting: str) -> str:
             "record can name"
         )
     return path_of(value)
+
+
+def check_hashable(plugin: Any, setting: str) -> None:
+    """Refuse a plug-in with a list or a dictionary among its settings: runs are told apart by theirs."""
+    try:
+        hash(plugin)
+    except TypeError:
+        raise ConfigError(
+            f"{setting}: {type(plugin).__name__} has a list or a dictionary among its settings; use a tuple"
+        ) from None
 
 
 def plain(value: Any, setting: str = "") -> Any:

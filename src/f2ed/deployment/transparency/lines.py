@@ -120,7 +120,7 @@ class Confirmed(InRound, frozen=True, tag="confirmed"):
 
 @final
 class Complaint(InRound, frozen=True, tag="complaint"):
-    """A node could not use what another member dealt to it."""
+    """A node could not use what another member sent to it."""
 
     dealers: tuple[Number, ...]
 

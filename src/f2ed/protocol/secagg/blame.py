@@ -1,7 +1,7 @@
 """Who broke the protocol, by evidence that everyone with the roster can check.
 
 A parcel is signed by its dealer, a complaint about it by its recipient: one of the two is lying, and nobody else can
-tell which. While at most c members collude, an honest one is in dispute with at most c others. Whoever is in dispute
+tell which. While at most c members collude, an honest one is in dispute with at most c others. A member in dispute
 with more is guilty.
 """
 
