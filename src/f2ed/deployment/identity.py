@@ -193,7 +193,7 @@ def _today() -> str:
 def deployed(settings: Mapping[str, Any]) -> Identity:
     """Return the identity of a node with a key, by its settings."""
     key_path = Path(str(settings["f2ed-key"]))
-    key = read_private(key_path)
+    key = read_private(key_path, str(settings.get("f2ed-passphrase", "")))
     folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
     roster = followed_roster(
         Path(str(settings["f2ed-roster"])), read_public(Path(str(settings["f2ed-authority"]))), folder
