@@ -47,8 +47,8 @@ $(VENV)/.hooks: $(VENV)/.dev
 demo: $(VENV)/.train ## train under attack with both protections on, and show what each defense lets through
 	$(BIN)/f2ed run experiments/demo.toml --jobs 2
 
-test: $(VENV)/.dev ## run the tests
-	$(BIN)/pytest
+test: $(VENV)/.dev ## run the tests, two processes side by side
+	$(BIN)/pytest -n 2
 
 test-browser: $(VENV)/.browser ## test the report page in Chromium (installed where that is allowed)
 	.ci/chromium
