@@ -78,6 +78,7 @@ def test_tensorboard_reads_the_rounds(log, tmp_path):
     assert steps == [record.round for record in log.rounds]
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_mlflow_holds_the_rounds_and_a_resumed_run_goes_on(log, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a database needs more packages
@@ -92,6 +93,7 @@ def test_mlflow_holds_the_rounds_and_a_resumed_run_goes_on(log, tmp_path, monkey
     assert run.data.params["clients"] == str(log.header.settings["clients"])
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_an_mlflow_that_does_not_answer_is_named(monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -99,6 +101,7 @@ def test_an_mlflow_that_does_not_answer_is_named(monkeypatch):
         sinks.sink("mlflow:http://127.0.0.1:9")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_wandb_keeps_the_rounds_offline(log, tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
