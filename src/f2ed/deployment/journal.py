@@ -177,7 +177,7 @@ def _round_record(
     dp_epsilon: float | dict[ClientId, float] | None,
 ) -> RoundRecord:
     """Describe a round."""
-    audit, estimate = outcome.audit, outcome.result.estimate
+    audit, estimate, step = outcome.audit, outcome.result.estimate, outcome.result.step
     excluded, weights = dict(audit.missing), None
     if estimate is not None:
         excluded |= {audit.opened[row]: "not finite" for row in estimate.excluded}
@@ -202,7 +202,7 @@ def _round_record(
         eigenvalue=None if estimate is None else estimate.eigenvalue,
         iterations=0 if estimate is None else estimate.iterations,
         stopped="" if estimate is None else estimate.stopped,
-        step=0.0 if estimate is None else float(np.linalg.norm(np.asarray(estimate.mean, np.float64))),
+        step=0.0 if step is None else float(np.linalg.norm(np.asarray(step, np.float64))),
         crowd=audit.crowd,
         clipped=sum(each.clipped for each in audit.shards),
         shortened=sum(each.shortened for each in audit.shards),
