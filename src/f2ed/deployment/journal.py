@@ -142,7 +142,12 @@ class Journal:
 
     def log(self, record: RoundRecord) -> None:
         """Log a round in one line, and a line for each shard that was not used."""
-        _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
+        _log.log(
+            INFO if record.skipped is None else WARNING,
+            "f2ed: %s",
+            round_line(self._header, record),
+            extra={"event": "round", "round": record.round + 1},
+        )
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
         if (deployed := _deployed(record)).unled is not None:
