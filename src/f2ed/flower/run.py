@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from logging import getLogger
 from math import isfinite
@@ -41,8 +42,9 @@ Metrics = dict[str, float]
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class RunSettings(NamedTuple):
-    """What stays the same in all runs of a strategy."""
+@dataclass
+class RunSettings:
+    """What a strategy sets for its run; the deadlines may change between two rounds."""
 
     server: ServerSettings
     deadlines: Deadlines

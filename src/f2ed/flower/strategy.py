@@ -176,7 +176,7 @@ class F2ed(Strategy):
         `evaluate_config` is given: a loss reveals something about its data, and it is not masked.
         """
         if timeout is not None:
-            self._run = self._run._replace(deadlines=self._run.deadlines._replace(train=timeout))
+            self._run.deadlines = self._run.deadlines._replace(train=timeout)
         configs = scheduled(train_config, num_rounds)
         for config in configs or [ConfigRecord()]:
             check_start(self.roster.training, initial_arrays, config)
