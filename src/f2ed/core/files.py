@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -113,11 +113,14 @@ class StoredValue(msgspec.Struct, Generic[Value], frozen=True):
     """What to do with a damaged file."""
     remedy: str
     """As in `locked`."""
+    decode: Callable[[bytes], Value] | None = None
+    """Reads the bytes, if something else than `kind` says how."""
 
     def read(self) -> Value | None:
         """Return the value, or None if there is none."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=self.kind)
+            data = self.path.read_bytes()
+            return msgspec.json.decode(data, type=self.kind) if self.decode is None else self.decode(data)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
