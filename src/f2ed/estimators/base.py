@@ -14,6 +14,7 @@ from f2ed.core.errors import ConfigError, SettingError
 from f2ed.core.settings import Settings
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
+from f2ed.estimators.structures import stacked
 
 __all__ = ["Estimate", "Estimator", "Family", "Weights"]
 
@@ -68,6 +69,15 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
+
+    def aggregate(self, updates: Sequence[Any], *, rng: np.random.Generator | None = None) -> Any:
+        """Return the robust mean of a list of updates in the structure of one update, without diagnostics.
+
+        An update is an array of any shape, a state dict, or dictionaries, lists and tuples of arrays. Floating-point
+        arrays are averaged, and integers replaced by their median.
+        """
+        rows, tensors, restore = stacked(updates)
+        return restore(self(rows, tensors=tensors, rng=rng).mean)
 
     @classmethod
     def checked(cls, name: str, given: Any, hint: Any) -> Any:

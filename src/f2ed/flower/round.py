@@ -62,7 +62,7 @@ class RoundLeader(NamedTuple):
         opened = time.monotonic()
         result = self.step(means, progress.step, round_=round_)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
-        arrays = progress.arrays if result.estimate is None else moved(progress.arrays, result.estimate.mean)
+        arrays = progress.arrays if result.step is None else moved(progress.arrays, result.step)
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
