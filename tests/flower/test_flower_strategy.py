@@ -21,6 +21,7 @@ from f2ed import ConfigError
 from f2ed.deployment.roster import Rule, TrainingRules
 from f2ed.flower import BestModel, F2ed
 from f2ed.flower.round_input import one_message
+from f2ed.protocol import aggregation
 from tests.flower.fake_grid import FakeGrid, Node, model, moved_by, server, user_app, vector
 
 OPTIMIZERS = [
@@ -93,6 +94,16 @@ def test_the_state_of_an_inner_strategy_survives_a_restart(optimizer, tmp_path):
         lead(run_id=3, rounds=5, inner=FedProx(proximal_mu=0.1), checkpoint=path)
     with pytest.raises(ConfigError, match="holds the state of an inner strategy"):
         lead(run_id=3, rounds=5, checkpoint=path)
+
+
+@pytest.mark.usefixtures("simulated")
+def test_a_server_optimizer_moves_the_model_as_flowers_own_does_and_survives_a_restart(tmp_path):
+    mine = {"server_optimizer": aggregation.FedAdam(eta=0.02, tau=0.01)}
+    whole, flowers = lead(rounds=4, **mine), lead(rounds=4, inner=OPTIMIZERS[0]())
+    np.testing.assert_allclose(vector(whole[4]), vector(flowers[4]), atol=1e-5)
+    lead(rounds=2, checkpoint=tmp_path / "c", **mine)
+    rest = lead(run_id=2, rounds=4, checkpoint=tmp_path / "c", **mine)
+    assert vector(rest[4]).tobytes() == vector(whole[4]).tobytes()
 
 
 def test_the_setting_of_fedprox_reaches_the_clients_if_the_roster_has_a_rule_for_it(federation):
@@ -203,6 +214,7 @@ def test_a_model_that_is_none_is_refused(federation, made, why):
         ({"inner": object()}, "inner is a object; give a strategy of flwr.serverapp.strategy"),
         ({"inner": Krum()}, "inner=Krum: it chooses among the updates of single clients"),
         ({"inner": DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2)}, "--noise-multiplier"),
+        ({"inner": FedAvg(), "server_optimizer": aggregation.FedAdam()}, "give one of them"),
         ({"inner": FedAvg(fraction_train=0.5)}, "fraction_train=0.5: who takes part"),
         ({"inner": FedAvg(min_available_nodes=9)}, "min_available_nodes=9, and the roster has 6 clients"),
     ],

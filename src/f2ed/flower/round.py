@@ -75,8 +75,8 @@ class RoundLeader(NamedTuple):
         result = self.step(means, progress.step, round_=round_)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays, metrics = progress.arrays, None
-        if result.estimate is not None:
-            arrays, metrics = self._moved(progress, moved(arrays, result.estimate.mean), audit, aggregate)
+        if result.step is not None:
+            arrays, metrics = self._moved(progress, moved(arrays, result.step), audit, aggregate)
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)

@@ -19,6 +19,7 @@ from f2ed.core.errors import ConfigError, OutageError
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
+from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
@@ -83,7 +84,7 @@ class RunLeader:
         num_rounds: int,
         inputs: RoundInputs,
         evaluation: Evaluation,
-        note: Callable[[int], None],
+        note: Note,
     ) -> Result:
         """Lead all rounds that are left, and return what Flower's strategies return."""
         progress = self._resumed(initial)
@@ -96,7 +97,7 @@ class RunLeader:
         while progress.round < num_rounds:
             config = inputs(progress.round + 1, progress.arrays)
             note(progress.round + 1)
-            attendance = muster(progress.following, finished=progress.round)
+            attendance = muster(progress.following, finished=progress.round, note=note)
             if self._written:
                 leader.check_alone(progress)
             arrays, outcome = leader.lead(progress, attendance, config, self._settings.deadlines, self._aggregate)
@@ -162,7 +163,13 @@ class RunLeader:
             Quarantine(settings.names, longest=min(32, self._roster.skip // 2)),
             job,
             settings,
-            ServerStep(settings.estimator, tensors=tensors, min_rows=settings.min_shards, seed=progress.seed),
+            ServerStep(
+                settings.estimator,
+                optimizer=settings.optimizer,
+                tensors=tensors,
+                min_rows=settings.min_shards,
+                seed=progress.seed,
+            ),
             sum(tensors),
             {},
             self._settings.log,

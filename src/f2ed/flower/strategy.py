@@ -22,6 +22,7 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.roster import Roster
+from f2ed.deployment.run_lock import sole_run
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
 from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
@@ -32,9 +33,10 @@ from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round_input import RoundInputs, one_message
 from f2ed.flower.run import EvaluateFn, Evaluation, RunLeader, RunSettings
-from f2ed.flower.run_lock import sole_run
 from f2ed.flower.transport import Deadlines
 from f2ed.flower.wire import ARRAYS, CONFIG
+from f2ed.protocol import aggregation
+from f2ed.protocol.aggregation import ServerOptimizer
 from f2ed.protocol.secagg import ModeChoice
 from f2ed.records import RoundRecord
 
@@ -44,6 +46,7 @@ _log = getLogger("f2ed.flower")
 
 _DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
+_AVERAGE = aggregation.FedAvg()
 
 _OF_FLOWER = {
     **dict.fromkeys(("fraction_train", "min_train_nodes", "min_available_nodes"), "the roster says who takes part"),
@@ -89,6 +92,7 @@ class F2ed(Strategy):
         seed: int | None = None,
         accept_no_guarantee: bool = False,
         secure: bool = True,
+        server_optimizer: ServerOptimizer | None = None,
         inner: Strategy | None = None,
         on_round: OnRound | Sequence[OnRound] = (),
         **others: object,
@@ -104,12 +108,14 @@ class F2ed(Strategy):
         `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the
         epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the records.
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
-        only simulated clients accept it. `inner` is a strategy of Flower's, such as FedAdam, that makes the next model
-        of the robust mean. `on_round` is called after each round, with a `FinishedRound`.
+        only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
+        strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`.
         """
         for name in others:
             why = _OF_FLOWER.get(name, "there is no such setting")
             raise ConfigError(f"F2ed takes no {name}: {why}; leave it out")
+        if inner is not None and server_optimizer is not None:
+            raise ConfigError("server_optimizer and inner both make a step of the robust mean; give one of them")
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
         stated = Stated(
             shards=shards,
@@ -138,6 +144,7 @@ class F2ed(Strategy):
             malicious=assumed,
             min_shards=preflight.min_shards(signed, assumed, min_shards),
             secure=secure,
+            optimizer=_AVERAGE if server_optimizer is None else server_optimizer,
         )
         self.roster = signed
         self.records: list[RoundRecord] = []
@@ -238,14 +245,14 @@ class F2ed(Strategy):
     def summary(self) -> None:
         """Log what this strategy is made of."""
         settings = self._run.server
-        inner = "" if self._run.inner is None else f", then {type(self._run.inner.strategy).__name__}"
+        then = settings.optimizer if self._run.inner is None else self._run.inner.strategy
         _log.info(
-            "f2ed: %s over %s shards of %s clients (%s)%s",
+            "f2ed: %s over %s shards of %s clients (%s), then %s",
             type(settings.estimator).__name__,
             self.roster.shards,
             len(self.roster.clients),
             settings.mode,
-            inner,
+            type(then).__name__,
         )
 
     def _asked_to_evaluate(

@@ -125,7 +125,12 @@ class Simulation:
         self._open = (
             Sharded(experiment, self.digest[:16], self._assignments, workers) if experiment.sharded else Unsharded()
         )
-        self._server_step = ServerStep(experiment.estimator, tensors=cohort.layout.sizes, seed=seed)
+        self._server_step = ServerStep(
+            experiment.estimator,
+            optimizer=experiment.server,
+            tensors=cohort.layout.sizes,
+            seed=seed,
+        )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
         attackers = () if self._adversary is None else self.malicious
         self._record = Recorder(experiment, self._assignments, attackers)
@@ -175,7 +180,7 @@ class Simulation:
         del updates
         with watch("estimate"):
             result = self._server_step(opened.matrix, state.step, round_=state.round)
-            moved = None if result.estimate is None else torch.as_tensor(result.estimate.mean).to(self.device)
+            moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)
