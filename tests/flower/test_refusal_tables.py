@@ -5,8 +5,6 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 from f2ed.flower import F2ed
 
 ROOT = Path(__file__).parents[2]
