@@ -13,7 +13,7 @@ import msgspec
 
 from f2ed.core.errors import BusyError, ConfigError
 
-__all__ = ["Held", "Lock", "StoredValue", "append", "locked", "write_atomic"]
+__all__ = ["Held", "Lock", "StoredValue", "append", "is_held", "locked", "write_atomic"]
 
 _POLL_SECONDS = 0.25
 
@@ -96,6 +96,20 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lo
         yield Lock(lock, held)
     finally:
         os.close(held)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock of a file, as `locked` takes it; this takes it for a moment itself."""
+    try:
+        handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(f"the lock of {path} cannot be read: {error.strerror}; run this as its user") from None
+    try:
+        return not _flock(handle, time.monotonic())
+    finally:
+        os.close(handle)
 
 
 @final

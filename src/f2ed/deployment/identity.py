@@ -208,7 +208,7 @@ def _today() -> str:
 def deployed(settings: Mapping[str, Any]) -> Identity:
     """Return the identity of a node with a key, by its settings."""
     key_path = Path(str(settings["f2ed-key"]))
-    key = read_private(key_path)
+    key = read_private(key_path, str(settings.get("f2ed-passphrase", "")))
     folder = state_folder(settings)
     roster = followed_roster(settings)
     public = public_key(key)

@@ -241,8 +241,8 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
         parts.append(f"epsilon at most {record.max_dp_epsilon:.3g}")
     malicious = header.guarantee["malicious"]
     parts.append(f"assuming {malicious} malicious: {record.guarantee}" if malicious else "no attacker assumed")
-    if rejected := _rejected(record):
-        parts.append(f"rejected: shard {', '.join(map(str, rejected))}")
+    if record.rejected:
+        parts.append(f"rejected: shard {', '.join(map(str, record.rejected))}")
     if record.dropped:
         named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
         parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")
@@ -261,15 +261,6 @@ def _name(header: RunHeader, client: ClientId) -> str:
 
 def _deployed(record: RoundRecord) -> Deployed:
     return record.deployed or Deployed()
-
-
-def _rejected(record: RoundRecord) -> list[int]:
-    """Return the shards that opened and were given no weight."""
-    return [
-        shard
-        for shard, weight in enumerate(record.weights or ())
-        if weight == 0 and shard not in record.excluded and record.skipped is None
-    ]
 
 
 def _now() -> str:

@@ -29,6 +29,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.agent import AGENT
 from f2ed.deployment.apps import is_unpinned
+from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent, user_id
 from f2ed.flower.pinning import REFUSED, Gate
@@ -88,6 +89,8 @@ def start(options: NodeOptions) -> None:
     """Run the node until it is stopped. Raise `ConfigError` instead of starting one that would run a stranger's app."""
     check_options(options)
     settings = agent_settings(options)
+    # At once, and not with the first message: the right key, and the passphrase of an encrypted one.
+    read_private(options.key, str(settings.get("f2ed-passphrase", "")))
     gate = Gate(settings)
     guard_flower(gate)
     check_flower(gate)

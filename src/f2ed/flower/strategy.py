@@ -24,6 +24,7 @@ from f2ed.deployment.journal import Journal, RoundOutcome, run_header
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.roster import Roster
+from f2ed.deployment.run_lock import Note, sole_run
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
@@ -34,7 +35,6 @@ from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import check_start
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import RoundLeader
-from f2ed.flower.run_lock import sole_run
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.secagg import ModeChoice
@@ -170,7 +170,7 @@ class F2ed:
         num_rounds: int,
         train_config: ConfigRecord,
         evaluate_fn: EvaluateFn | None,
-        note: Callable[[int], None],
+        note: Note,
     ) -> Result:
         progress = self._resumed(initial_arrays)
         result = Result(arrays=progress.arrays)
@@ -181,7 +181,7 @@ class F2ed:
         skipped = 0
         while progress.round < num_rounds:
             note(progress.round + 1)
-            attendance = muster(progress.following, finished=progress.round)
+            attendance = muster(progress.following, finished=progress.round, note=note)
             if self.records:
                 leader.check_alone(progress)
             arrays, outcome = leader.lead(progress, attendance, train_config, self._deadlines)
