@@ -185,8 +185,7 @@ class F2ed(Strategy):
         if timeout is not None:
             self._run.deadlines = self._run.deadlines._replace(train=timeout)
         configs = scheduled(train_config, num_rounds)
-        for config in configs or [ConfigRecord()]:
-            check_start(self.roster.training, initial_arrays, config)
+        check_start(self.roster.training, initial_arrays, configs)
         self.summary()
         self._evaluates = evaluate_config is not None and EVALUATE in self.roster.training.messages
         if evaluate_config is not None and not self._evaluates:
