@@ -19,7 +19,7 @@ from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, row_weights, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
@@ -60,7 +60,8 @@ class RoundLeader(NamedTuple):
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
         opened = time.monotonic()
-        result = self.step(means, progress.step, round_=round_)
+        weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
+        result = self.step(means, progress.step, round_=round_, weights=weights)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays = progress.arrays if result.step is None else moved(progress.arrays, result.step)
         if self.log is not None:
