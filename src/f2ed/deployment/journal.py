@@ -20,6 +20,7 @@ from f2ed.protocol.dp import Ledger
 from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import (
+    Blamed,
     Deployed,
     LeakReading,
     NoiseRecord,
@@ -145,7 +146,10 @@ class Journal:
         _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
-        if (deployed := _deployed(record)).unled is not None:
+        deployed = _deployed(record)
+        for each in deployed.blamed:
+            _log.warning("f2ed: shard %s, blamed by evidence (%s): %s", each.shard, each.fault, each.reason)
+        if deployed.unled is not None:
             _log.info(
                 "f2ed: this round has number %s in the protocol; numbers %s to %s were not led by this run: earlier "
                 "runs used them, or a crash cut one off",
@@ -194,6 +198,11 @@ def _round_record(
             attempts=attempts,
             late=dict(outcome.late),
             quarantined=dict(outcome.quarantined),
+            blamed=tuple(
+                Blamed(shard=each.shard, clients=blame.clients, fault=blame.fault, reason=blame.reason)
+                for each in audit.shards
+                for blame in each.blame
+            ),
         ),
         skipped=outcome.result.skipped,
         weights=weights,

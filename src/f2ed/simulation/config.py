@@ -183,7 +183,7 @@ def _plain(value: Any, name: str) -> Any:
     if is_own(value, name):
         check_hashable(value, name)
         return value
-    if name == "data" and isinstance(value, tuple | list | Data):
+    if name == "data" and (isinstance(value, tuple | list | Data) or _are_splits(value)):
         value = Given.of(value)
     if name in {"model", "loss", "metric"} and callable(value) and not isinstance(value, msgspec.Struct):
         path = named(value, name)
@@ -207,6 +207,11 @@ def _plain(value: Any, name: str) -> Any:
         if name == "schedule" and "kind" in value:
             value["type"] = value.pop("kind")
     return value
+
+
+def _are_splits(value: Any) -> bool:
+    """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys()
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:

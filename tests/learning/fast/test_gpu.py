@@ -140,7 +140,7 @@ def test_when_memory_runs_out_fewer_clients_train_at_once(monkeypatch):
 
 def test_scores_equal_those_of_the_cpu():
     samples = Synthetic(test=600, classes=3, side=6)().test
-    network = ResNet18(width=4)(SHAPE, 3, 0)
+    network = ResNet18(width=4, norm="batch")(SHAPE, 3, 0)
     on_cpu = Evaluator(network).score(flatten(network), samples)
     on_gpu = Evaluator(network, "cuda").score(flatten(network).cuda(), samples.to("cuda"))
     assert on_gpu.loss == pytest.approx(on_cpu.loss, rel=1e-3)
