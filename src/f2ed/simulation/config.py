@@ -211,7 +211,7 @@ def _plain(value: Any, name: str) -> Any:
 
 def _are_splits(value: Any) -> bool:
     """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
-    return isinstance(value, Mapping) and {"train", "test"} <= value.keys()
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:
