@@ -115,5 +115,5 @@ def test_every_setting_of_a_node_is_explained():
 
 def test_every_setting_of_the_server_is_explained():
     section = PAGE[PAGE.index("## Settings of the server") : PAGE.index("## Operations")]
-    settings = set(inspect.signature(F2ed.__init__).parameters) - {"self"}
+    settings = set(inspect.signature(F2ed.__init__).parameters) - {"self", "others"}
     assert {name for name in settings if f"`{name}`" not in section} == set()

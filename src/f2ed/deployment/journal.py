@@ -62,6 +62,8 @@ class RoundOutcome(NamedTuple):
     quarantined: Mapping[ClientId, str] = {}
     unled: tuple[int, int] | None = None
     """The first and last number of the protocol before this round that this run did not lead."""
+    metrics: Mapping[str, int | float | list[int] | list[float]] | None = None
+    """What the strategy returned beside the model."""
 
 
 def run_header(
