@@ -20,7 +20,7 @@ from f2ed.flower.handover import train_input
 from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, row_weights, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
@@ -72,7 +72,8 @@ class RoundLeader(NamedTuple):
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
         opened = time.monotonic()
-        result = self.step(means, progress.step, round_=round_)
+        weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
+        result = self.step(means, progress.step, round_=round_, weights=weights)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays, metrics = progress.arrays, None
         if result.step is not None:
