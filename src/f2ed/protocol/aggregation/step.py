@@ -110,8 +110,13 @@ class ServerStep:
     seed: int = 0
     """Estimators that draw at random draw from a stream of this seed and the round."""
 
-    def __call__(self, rows: Array, state: StepState, *, round_: int) -> StepResult:
-        """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it."""
+    def __call__(
+        self, rows: Array, state: StepState, *, round_: int, weights: Sequence[float] | None = None
+    ) -> StepResult:
+        """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it.
+
+        `weights` say how much each row counts; without them all count the same.
+        """
         if not len(rows):
             return StepResult(None, "nothing was opened", state)
         if len(rows) < self.min_rows:
@@ -119,7 +124,7 @@ class ServerStep:
         previous = _alongside(rows, state.previous)
         rng = stream(self.seed, "estimator", round_)
         try:
-            estimate = self.estimator(rows, previous=previous, tensors=self.tensors, rng=rng)
+            estimate = self.estimator(rows, previous=previous, tensors=self.tensors, rng=rng, weights=weights)
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
         # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
