@@ -38,6 +38,8 @@ class SimulationState:
     """For each round so far; with the assignments it determines which sums the server has seen."""
     ledger: Ledger = _NOTHING_SPENT
     """With differential privacy, what each client has spent so far."""
+    buffers: Tensor | None = None
+    """Every client's own buffers, [n, b], where they stay with the clients."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     seen: bytes | None
     unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
+    buffers: bytes | None = None
+    clients: int = 0
 
 
 def pack(state: SimulationState, digest: str) -> bytes:
@@ -64,6 +68,8 @@ def pack(state: SimulationState, digest: str) -> bytes:
             seen=None if momentum is None else momentum.seen.cpu().numpy().tobytes(),
             unopened=state.unopened,
             ledger=state.ledger,
+            buffers=None if state.buffers is None else _bytes(state.buffers),
+            clients=0 if state.buffers is None else len(state.buffers),
         )
     )
 
@@ -81,7 +87,10 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
         momentum = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
     step = StepState.from_bytes(packed.step)
-    return SimulationState(packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger)
+    buffers = None if packed.buffers is None else _tensor(packed.buffers, device).view(packed.clients, -1)
+    return SimulationState(
+        packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger, buffers
+    )
 
 
 def _bytes(tensor: Tensor) -> bytes:

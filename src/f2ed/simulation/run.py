@@ -31,6 +31,7 @@ from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest, header
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
+from f2ed.simulation.model_buffers import ModelBuffers
 from f2ed.simulation.opened_rows import Sharded, Unsharded
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
@@ -110,6 +111,8 @@ class Simulation:
         on_cpu = self.device.type == "cpu"
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
+        self._buffers = ModelBuffers(experiment, cohort.layout)
+        plan = self._buffers.plan
         clients = split_samples(self.data.train, partition)
         picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
         self.malicious = tuple(sorted(map(int, picked)))
@@ -125,14 +128,15 @@ class Simulation:
             adversary=self._adversary,
         )
         self._open = (
-            Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
+            Sharded(experiment, self.digest[:16], self._assignments, weights, workers, plan)
             if experiment.sharded
             else Unsharded(weights)
         )
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
-            tensors=cohort.layout.sizes,
+            tensors=plan.sizes,
+            trained=plan.trained,
             seed=seed,
         )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
@@ -143,7 +147,7 @@ class Simulation:
             name=name or self.digest[:8],
             arm=arm or {},
             device=self.device,
-            dimension=self._dimension,
+            dimension=plan.coordinates,
             malicious=self.malicious,
             partition=partition,
             labeled=loss.labeled(data),
@@ -156,12 +160,12 @@ class Simulation:
         momentum = None
         if self.experiment.client_momentum is not None:
             momentum = MomentumState.empty(self.experiment.clients, self._dimension, self.device)
-        return SimulationState(0, self._first_model, momentum=momentum)
+        return SimulationState(0, self._first_model, momentum=momentum, buffers=self._buffers.first(self._first_model))
 
     def model(self, state: SimulationState) -> nn.Module:
         """Return the model of a state, on the CPU and ready to predict."""
         model = copy.deepcopy(self._module)
-        load(model, state.model.cpu())
+        load(model, self._buffers.evaluated(state.model, state.buffers).cpu())
         return model.eval()
 
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
@@ -178,17 +182,19 @@ class Simulation:
         updates, momentum = self._local_updates(state, assignment.shards, watch)
         dropped = self._draw_dropouts(state.round)
         with watch("sum"):
-            opened = self._open(updates, state.model, state.round, dropped)
+            opened = self._open(self._buffers.sent(updates), state.model, state.round, dropped)
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
+        buffers = self._buffers.kept(state.buffers, updates)
         del updates
         with watch("estimate"):
             result = self._server_step(opened.matrix, state.step, round_=state.round, weights=opened.weights)
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
-            model = state.model if moved is None else state.model + moved
+            model = state.model if moved is None else self._buffers.moved(state.model, moved)
         with watch("evaluate"):
-            score = self._evaluator.score(model, self.data.test)
-            success = None if self._adversary is None else self._adversary.success(self._evaluator, model)
+            shown = self._buffers.evaluated(model, buffers)
+            score = self._evaluator.score(shown, self.data.test)
+            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown)
         after = SimulationState(
             state.round + 1,
             model,
@@ -196,6 +202,7 @@ class Simulation:
             momentum,
             (*state.unopened, unopened(opened, assignment)),
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
+            buffers,
         )
         return after, self._record(
             after,

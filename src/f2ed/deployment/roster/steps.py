@@ -18,7 +18,7 @@ _MORE = (
     "training.stateful",
 )
 """Weaker if larger."""
-_OTHER = ("mode", "agreement")
+_OTHER = ("mode", "agreement", "buffers")
 """Weaker if it changes: someone has to compare."""
 JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted", "expires"))
 """The fields of a roster that can become weaker."""

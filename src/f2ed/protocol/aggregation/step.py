@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from itertools import accumulate
 from typing import Literal, NamedTuple, final
 
 import msgspec
@@ -109,6 +111,8 @@ class ServerStep:
     """With fewer rows the round is skipped."""
     seed: int = 0
     """Estimators that draw at random draw from a stream of this seed and the round."""
+    trained: int | None = None
+    """The number of leading coordinates that are trained; the rest are buffers. By default all are trained."""
 
     def __call__(
         self, rows: Array, state: StepState, *, round_: int, weights: Sequence[float] | None = None
@@ -122,16 +126,39 @@ class ServerStep:
         if len(rows) < self.min_rows:
             return StepResult(None, f"{len(rows)} rows opened, at least {self.min_rows} are required", state)
         previous = _alongside(rows, state.previous)
-        rng = stream(self.seed, "estimator", round_)
+        width = rows.shape[1]
+        end = width if self.trained is None else self.trained
+        first = [size for size, stop in zip(self.tensors, accumulate(self.tensors), strict=True) if stop <= end]
+        use = partial(self._estimated, rows, previous, weights)
         try:
-            estimate = self.estimator(rows, previous=previous, tensors=self.tensors, rng=rng, weights=weights)
+            estimate = use(slice(0, end), first, stream(self.seed, "estimator", round_))
+            rest = self.tensors[len(first) :]
+            others = use(slice(end, width), rest, stream(self.seed, "buffers", round_)) if end < width else None
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
         # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
         (mean,), restore = as_matrix(estimate.mean[None])
-        memory = tuple(_like(mean, _alongside(rows, vector)) for vector in state.optimizer.memory)
-        step, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
-        return StepResult(estimate, None, StepState(estimate.mean, after), restore(step))
+        memory = tuple(_like(mean, _alongside(rows[:, :end], vector)) for vector in state.optimizer.memory)
+        made, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
+        step = restore(made)
+        if others is not None:  # Buffers are averages: an optimizer that adds them up over rounds would spoil them.
+            join = namespace(rows).concatenate
+            step = join((step, others.mean))
+            estimate = replace(estimate, mean=join((estimate.mean, others.mean)))
+        return StepResult(estimate, None, StepState(estimate.mean, after), step)
+
+    def _estimated(
+        self,
+        rows: Array,
+        previous: Array | None,
+        weights: Sequence[float] | None,
+        part: slice,
+        tensors: Sequence[int],
+        rng: np.random.Generator,
+    ) -> Estimate:
+        """Estimate some columns on their own."""
+        before = None if previous is None else previous[part]
+        return self.estimator(rows[:, part], previous=before, tensors=tensors, rng=rng, weights=weights)
 
 
 def _alongside(rows: Array, previous: Array | None) -> Array | None:
