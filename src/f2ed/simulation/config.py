@@ -55,6 +55,7 @@ _STAND_INS = {
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
     "server_optimizer": ("fedavg", {"kind": "fedavg"}, plain(FedAvg())),
@@ -77,6 +78,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    client_weights: Literal["equal", "samples"] | None = None
+    """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
+    max_weight: Count | None = None
+    """With weights by samples, clients with more samples than this count as if they had this many."""
     malicious: Annotated[int, Meta(ge=0)] = 0
     """The number of malicious clients; without an attack they train honestly."""
     attack: AnyAttack | None = None
@@ -206,7 +211,7 @@ def _plain(value: Any, name: str) -> Any:
 
 def _are_splits(value: Any) -> bool:
     """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
-    return isinstance(value, Mapping) and {"train", "test"} <= value.keys()
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:
