@@ -16,6 +16,7 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
     "dp_accounting": "dp",
+    "optuna": "search",
 }
 """Optional packages, and the extra of f2ed that installs them."""
 
