@@ -15,6 +15,8 @@ _EXTRAS = {
     "matplotlib": "report",
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
     "dp_accounting": "dp",
     "optuna": "search",
 }
