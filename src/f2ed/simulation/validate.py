@@ -52,6 +52,10 @@ def check(experiment: Experiment) -> None:
             f"attack_from: the attack would begin in round {experiment.attack_from}, but the last round is "
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
+    if experiment.placement is not None and not experiment.sharded:
+        raise ConfigError(
+            f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
+        )
     if experiment.rows > clients:
         raise ConfigError(
             f"shards: found {experiment.rows} shards for {clients} clients; use at most {clients // _MIN_CROWD}"
