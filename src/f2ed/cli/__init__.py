@@ -15,7 +15,10 @@ _EXTRAS = {
     "matplotlib": "report",
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
     "dp_accounting": "dp",
+    "optuna": "search",
 }
 """Optional packages, and the extra of f2ed that installs them."""
 

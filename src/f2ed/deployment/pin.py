@@ -6,6 +6,7 @@ the site types `f2ed roster accept DIGEST`.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import final
 
@@ -30,6 +31,12 @@ class _Pinned(msgspec.Struct, frozen=True):
     """The latest day on which this node looked, in UTC."""
 
 
+@lru_cache(maxsize=16)
+def _read_pin(data: bytes) -> _Pinned:
+    """Decode a pin; the same bytes give the same roster again, without any work."""
+    return msgspec.json.decode(data, type=_Pinned)
+
+
 @final
 class Pin(msgspec.Struct, frozen=True):
     """The file that records the serials."""
@@ -49,6 +56,10 @@ class Pin(msgspec.Struct, frozen=True):
                 held.write(now)
         return now.roster
 
+    def preview(self, shown: Sequence[Roster], *, day: str) -> Roster:
+        """Return what `follow` would, or refuse as it would, and write nothing."""
+        return self._followed(self._stored.read(), shown, day).roster
+
     @property
     def _stored(self) -> StoredValue[_Pinned]:
         return StoredValue(
@@ -57,6 +68,7 @@ class Pin(msgspec.Struct, frozen=True):
             "the roster that this node follows",
             repair="restore it; if it is lost, remove it, and give the node a roster that the authority confirms",
             remedy="name another folder with f2ed-state in the node config",
+            decode=_read_pin,
         )
 
     def _followed(self, pinned: _Pinned | None, shown: Sequence[Roster], day: str) -> _Pinned:

@@ -20,6 +20,7 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
     title = "Clipping"
     family = "pre-aggregation"
     paper = "Sun et al., 2019"
+    weighted = True
 
     radius: Annotated[float, msgspec.Meta(gt=0.0)]
     inner: "registry.AnyEstimator"
@@ -35,6 +36,7 @@ class ARC(BoundedEstimator, frozen=True, kw_only=True, tag="arc"):
     title = "ARC"
     family = "pre-aggregation"
     paper = "Allouah et al., 2025"
+    weighted = True
 
     inner: "registry.AnyEstimator"
 

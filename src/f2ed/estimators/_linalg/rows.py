@@ -34,6 +34,8 @@ class Rows(ABC):
     previous: Array | None
     tensors: Sequence[int] | None
     rng: np.random.Generator
+    prior: Vector | None
+    """The weight that each row counts with, [n]; None where all count the same."""
 
     @abstractmethod
     def block(self, columns: slice) -> Array:
@@ -126,9 +128,9 @@ class Rows(ABC):
         """Return only the selected rows."""
         return _Selected(self, index)
 
-    def mix(self, weights: Vector) -> "Rows":
-        """Return the rows `weights @ self`; each row of the weights must sum to one."""
-        return _Mixed(self, weights)
+    def mix(self, weights: Vector, prior: Vector | None = None) -> "Rows":
+        """Return the rows `weights @ self`; each row of the weights must sum to one, and counts with its prior."""
+        return _Mixed(self, weights, prior)
 
     def scale(self, factors: Vector) -> "Rows":
         """Return each row times its own factor."""
@@ -145,8 +147,10 @@ class Matrix(Rows):
         previous: Array | None = None,
         tensors: Sequence[int] | None = None,
         rng: np.random.Generator | None = None,
+        prior: Vector | None = None,
     ) -> None:
         self.n, self.matrix, self.previous, self.tensors = int(matrix.shape[0]), matrix, previous, tensors
+        self.prior = prior
         self.rng = rng or np.random.default_rng(0)
 
     def block(self, columns: slice) -> Array:
@@ -156,7 +160,7 @@ class Matrix(Rows):
     def section(self, columns: slice | Index) -> Rows:
         """Restrict the previous estimate too."""
         previous = None if self.previous is None else self.previous[columns]
-        return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng)
+        return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng, prior=self.prior)
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum, or a copy of the row that has all the weight."""
@@ -172,12 +176,14 @@ class _Derived(Rows):
     def __init__(self, source: Rows, n: int) -> None:
         self.n, self.source, self.matrix = n, source, source.matrix
         self.previous, self.tensors, self.rng = source.previous, source.tensors, source.rng
+        self.prior = source.prior
 
 
 class _Selected(_Derived):
     def __init__(self, source: Rows, index: Index) -> None:
         super().__init__(source, len(index))
         self.index = index
+        self.prior = None if source.prior is None else source.prior[index]
 
     def block(self, columns: slice) -> Array:
         return self.source.block(columns)[self.index]
@@ -187,16 +193,17 @@ class _Selected(_Derived):
 
 
 class _Mixed(_Derived):
-    def __init__(self, source: Rows, weights: Vector) -> None:
+    def __init__(self, source: Rows, weights: Vector, prior: Vector | None) -> None:
         super().__init__(source, len(weights))
         self.weights = weights
+        self.prior = prior
 
     def block(self, columns: slice) -> Array:
         block = self.source.block(columns)
         return like(block, self.weights) @ block
 
     def section(self, columns: slice | Index) -> Rows:
-        return self.source.section(columns).mix(self.weights)
+        return self.source.section(columns).mix(self.weights, self.prior)
 
     @cached_property
     def gram(self) -> Vector:
