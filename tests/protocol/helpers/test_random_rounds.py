@@ -41,9 +41,9 @@ def bad_row(kind, row, rng):
     if kind == "long":
         return row * int(rng.integers(8, 1000))
     if kind == "overflow":
-        return row + int(rng.choice([2**31, 2**40, P // 2, P // 3])) * (
-            rng.random(len(row)) < rng.choice([0.02, 0.5, 1])
-        )
+        where = rng.random(len(row)) < rng.choice([0.02, 0.5, 1])
+        where[rng.integers(len(row))] = True
+        return row + int(rng.choice([2**31, 2**40, P // 2, P // 3])) * where
     return rng.integers(-(P // 2), P // 2, len(row))
 
 
