@@ -29,6 +29,9 @@ $(VENV)/.browser: $(VENV)/.dev
 $(VENV)/.deployment: $(VENV)/.dev
 	$(PIP) 'flwr[simulation]==1.41.0'
 	@touch $@
+$(VENV)/.sinks: $(VENV)/.dev
+	$(PIP) --group sinks
+	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --editable '.[train,report,flower]' --group bench
 	$(PIP) --no-deps --requirement benchmarks/requirements.txt
@@ -47,8 +50,8 @@ $(VENV)/.hooks: $(VENV)/.dev
 demo: $(VENV)/.train ## train under attack with both protections on, and show what each defense lets through
 	$(BIN)/f2ed run experiments/demo.toml --jobs 2
 
-test: $(VENV)/.dev ## run the tests
-	$(BIN)/pytest
+test: $(VENV)/.dev ## run the tests, two processes side by side
+	$(BIN)/pytest -n 2
 
 test-browser: $(VENV)/.browser ## test the report page in Chromium (installed where that is allowed)
 	.ci/chromium
@@ -57,9 +60,9 @@ test-browser: $(VENV)/.browser ## test the report page in Chromium (installed wh
 test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
 	$(BIN)/pytest tests/real_deployment
 
-test-nightly: $(VENV)/.deployment ## run what is too slow for every change, and every deployment test
+test-nightly: $(VENV)/.deployment $(VENV)/.sinks ## run what is too slow for every change, and every deployment test
 	$(BIN)/pytest -m nightly || [ $$? -eq 5 ] # 5: none outside that folder
-	$(BIN)/pytest -m '' tests/real_deployment
+	$(BIN)/pytest -m '' tests/real_deployment tests/report/test_sinks.py
 
 # In an environment of its own: mutmut 3.8 needs an older pytest than the tests.
 mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices

@@ -30,7 +30,7 @@ from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.roster import terms
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.survivor_sets import SurvivorSets
-from f2ed.deployment.train_input import TrainInput
+from f2ed.deployment.train_input import InputSummary, TrainInput
 from f2ed.deployment.training_rules import TrainingRules
 from f2ed.deployment.transparency import Heads, LogFile
 from f2ed.flower import handover, protect
@@ -45,8 +45,8 @@ PIECES = {
         (LayoutPin, "check"), (LayoutPin, "pin"),
     ],
     "binding": [
-        (TrainInput, "digest"), (TrainInput, "layout"), (handover, "clean_message"), (handover, "clean_context"),
-        (handover, "received_input"),
+        (TrainInput, "summary"), (InputSummary, "digest"), (InputSummary, "layout"),
+        (handover, "clean_message"), (handover, "clean_context"), (handover, "described"),
     ],
     "rounds and survivors": [(RoundMark, "check"), (RoundMark, "spend"), (SurvivorSets, "confirm")],
     "log": [(LogFile, "append"), (Heads, "take"), (Heads, "flush")],

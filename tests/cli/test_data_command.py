@@ -64,7 +64,8 @@ def test_a_named_folder_is_looked_at_and_its_files_are_checked(tmp_path, capsys)
 
 def test_without_names_all_are_listed(capsys, monkeypatch):
     monkeypatch.setattr(command, "find", lambda *_: None)
-    assert set(listed(capsys, "")) == {"mnist", "fashion-mnist", "digits", "synthetic"}
+    files = {"mnist", "fashion-mnist", "cifar-10", "shakespeare", "newsgroups", "adult", "minilm"}
+    assert set(listed(capsys, "")) == {*files, "digits", "synthetic"}
 
 
 def test_fetching_shows_what_was_tried_and_ends_with_the_files_in_the_cache(tmp_path, capsys, monkeypatch):
@@ -97,5 +98,5 @@ def test_fetching_does_not_pass_over_a_damaged_file(tmp_path):
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"no data set 'cifar'; choose from mnist, fashion-mnist, digits, synthetic"):
+    with pytest.raises(ConfigError, match=r"no data set 'cifar'; choose from mnist, fashion-mnist, cifar-10"):
         app("data cifar")

@@ -40,6 +40,8 @@ def one_line(text):
         ("models", "cnn"),
         ("partitions", "iid"),
         ("schedules", "batches"),
+        ("server-optimizers", "fedadam"),
+        ("rate-schedules", "cosine"),
         ("experiments", "demo"),
     ],
 )

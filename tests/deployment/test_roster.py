@@ -5,8 +5,17 @@ import os
 import msgspec
 import pytest
 
-from f2ed.core.errors import ConfigError
-from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, signed, write_roster
+from f2ed.core.errors import ConfigError, PeerError
+from f2ed.deployment.roster import (
+    Entry,
+    Roster,
+    check_signature,
+    derived_terms,
+    read_roster,
+    read_serials,
+    signed,
+    write_roster,
+)
 from f2ed.protocol.secagg import public_key
 from f2ed.protocol.sharding import Batches
 
@@ -83,3 +92,16 @@ def test_an_unknown_field_is_refused(tmp_path):
     (tmp_path / "roster.json").write_bytes(msgspec.json.encode(msgspec.to_builtins(roster(6)) | {"more": 1}))
     with pytest.raises(ConfigError, match="unknown field `more`"):
         read_roster(tmp_path / "roster.json")
+
+
+def test_bytes_that_were_verified_are_not_verified_again_and_others_are(tmp_path):
+    signed_roster, path = roster(4), tmp_path / "roster.json"
+    write_roster(path, signed_roster)
+    (first,), (again,) = (read_serials(path, signed_roster.authority) for _ in range(2))
+    assert first is again
+    assert first == signed_roster
+    with pytest.raises(PeerError, match="this node trusts"):
+        read_serials(path, public_key(bytes(32)))
+    path.write_bytes(path.read_bytes().replace(b"client_3", b"client_9"))
+    with pytest.raises(PeerError, match="was changed after it was signed"):
+        read_serials(path, signed_roster.authority)

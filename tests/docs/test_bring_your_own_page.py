@@ -7,12 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from f2ed.experiments.file import parse
+from f2ed.experiments.grid import expand
+
 PAGE = (Path(__file__).parents[2] / "docs/bring_your_own.md").read_text("utf-8")
 
 
 def block(language):
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return found
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0]
+
+
+def test_every_other_piece_of_a_file_can_be_added_to_a_file():
+    whole = 'data = "digits"\nclients = 12\nshards = 4\nrounds = 1\n'
+    pieces = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1:]
+    assert pieces
+    for piece in pieces:
+        assert expand(parse(whole + piece, "mine.toml"))
 
 
 def test_the_python_runs(tmp_path):

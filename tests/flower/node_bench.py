@@ -4,13 +4,12 @@ import hashlib
 import os
 from dataclasses import replace
 
-import msgspec
 from flwr.supercore.fab import Fab
 from flwr.supercore.run import Run
 
 from f2ed.deployment.apps import describe
 from f2ed.deployment.keyfiles import write_pair
-from f2ed.deployment.roster import Entry, Roster, signed, write_roster
+from f2ed.deployment.roster import Entry, Roster, revised, signed, write_roster
 from f2ed.flower.bundle import build
 from f2ed.flower.pinning import Gate
 from f2ed.flower.selftest import deliver
@@ -54,20 +53,29 @@ class Bench:
         write_pair(folder / "authority.key", self._seed)
         write_pair(self.identity, os.urandom(32))
         clients = tuple(Entry(each, f"c{each}", public_key(os.urandom(32))) for each in range(4))
-        self._draft = Roster(name="clinics", authority=public_key(self._seed), clients=clients, accepted=accepted)
+        self._chain = os.urandom(32)
+        self._last = Roster(name="clinics", authority=public_key(self._seed), clients=clients, accepted=accepted)
         self.app = make_app(folder / "app")
         self.approve(self.app)
 
     def approve(self, *apps, seed=None, **changes):
-        """Sign a roster with these apps."""
-        approved = tuple(describe(each).app for each in apps)
-        self._draft = msgspec.structs.replace(self._draft, apps=approved, **changes)
-        made = signed(self._draft, seed or self._seed, shards=1, min_crowd=3, seed=os.urandom(32))
-        write_roster(self.roster, made)
-        return made
+        """Sign the next serial of the roster, with these apps."""
+        draft = revised(self._last, apps=tuple(describe(each).app for each in apps), **changes)
+        self._last = signed(draft, seed or self._seed, shards=1, min_crowd=3, seed=self._chain)
+        write_roster(self.roster, self._last)
+        return self._last
 
     def gate(self):
-        return Gate(self.roster, self.authority)
+        return Gate(self.settings)
+
+    @property
+    def settings(self):
+        """The settings of the node."""
+        return {
+            "f2ed-key": str(self.identity),
+            "f2ed-roster": str(self.roster),
+            "f2ed-authority": str(self.authority),
+        }
 
     def send(self, content, *, gate=None, run=None, fab=None):
         """Let the node receive an app from a server that says this about it; return the node's state."""

@@ -19,7 +19,8 @@ from flwr.supercore.fab import Fab
 from flwr.supernode import fleet_http_client, start_client_internal
 
 from f2ed import ConfigError
-from f2ed.core.errors import PeerError
+from f2ed.core.errors import PeerError, Refusal
+from f2ed.deployment.pin import accept_weaker
 from f2ed.flower import selftest
 from f2ed.flower.launcher import guard_flower
 from f2ed.flower.pinning import REFUSED, Gate
@@ -175,11 +176,49 @@ def test_a_roster_that_is_gone_approves_nothing(bench):
 
 def test_a_roster_that_has_expired_approves_nothing(bench, caplog):
     caplog.set_level(logging.ERROR, "f2ed.flower")
-    bench.approve(bench.app, expires="2020-01-01")
-    assert refused(bench.send(bench.app), bench.app)
-    assert "expired on 2020-01-01" in caplog.text
+    gate = bench.gate()
     bench.approve(bench.app, expires="9999-12-31")
-    assert runs(bench.send(bench.app), bench.app)
+    assert runs(bench.send(bench.app, gate=gate), bench.app)
+    bench.approve(bench.app, expires="2020-01-01")
+    assert refused(bench.send(bench.app, gate=gate), bench.app)
+    assert "expired on 2020-01-01" in caplog.text
+    with pytest.raises(Refusal, match="expired on 2020-01-01"):
+        bench.gate()
+
+
+def test_an_older_file_that_is_put_back_approves_nothing_again(bench, tmp_path, caplog):
+    caplog.set_level(logging.ERROR, "f2ed.flower")
+    gate, old = bench.gate(), bench.roster.read_bytes()
+    other = make_app(tmp_path / "other", name="other")
+    bench.approve(other)
+    assert refused(bench.send(bench.app, gate=gate), bench.app)
+    bench.roster.write_bytes(old)
+    assert refused(bench.send(bench.app, gate=gate), bench.app)
+    assert "serial 1 of the roster 'clinics' is older than serial 2" in caplog.text
+
+
+def test_a_serial_that_newly_accepts_any_app_waits_for_the_site(bench, stranger, caplog):
+    caplog.set_level(logging.ERROR, "f2ed.flower")
+    gate = bench.gate()
+    weaker = bench.approve(accepted=("unpinned-app",))
+    assert refused(bench.send(stranger, gate=gate), stranger)
+    assert "the risk 'unpinned-app' is accepted" in caplog.text
+    accept_weaker(bench.identity.with_suffix(".state"), weaker.digest)
+    assert runs(bench.send(stranger, gate=gate), stranger)
+
+
+def test_all_serials_in_a_folder_are_followed(bench, tmp_path):
+    other = make_app(tmp_path / "other", name="other")
+    folder = tmp_path / "serials"
+    folder.mkdir()
+    (folder / "1.json").write_bytes(bench.roster.read_bytes())
+    gate = Gate(bench.settings | {"f2ed-roster": str(folder)})
+    bench.approve(bench.app)
+    (folder / "2.json").write_bytes(bench.roster.read_bytes())
+    bench.approve(other)
+    (folder / "3.json").write_bytes(bench.roster.read_bytes())
+    assert gate.roster().serial == 3
+    assert refused(bench.send(bench.app, gate=gate), bench.app)
 
 
 def test_a_roster_without_apps_approves_nothing(bench):

@@ -72,6 +72,12 @@ def test_a_missing_file_is_named(options, tmp_path):
         check_options(options._replace(root_certificates=tmp_path / "gone.crt"))
 
 
+def test_the_roster_may_be_a_folder_and_a_missing_one_is_named(options, tmp_path):
+    check_options(options._replace(roster=tmp_path))
+    with pytest.raises(ConfigError, match=r"gone\.json is neither a file nor a folder with all serials"):
+        check_options(options._replace(roster=tmp_path / "gone.json"))
+
+
 def test_flower_gets_absolute_paths_the_check_of_apps_and_a_secret(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = options._replace(

@@ -110,7 +110,7 @@ def test_nothing_is_quoted_that_nobody_says(fragment):
 def test_every_setting_of_a_node_is_explained():
     section = PAGE[PAGE.index("## Settings of a node") : PAGE.index("## Settings of the server")]
     settings = {text for text in strings(CODE / "deployment" / "identity.py") if re.fullmatch("f2ed-[a-z-]+", text)}
-    assert len(settings) == 9
+    assert len(settings) == 10
     assert {name for name in settings if f"| `{name}` |" not in section} == set()
 
 

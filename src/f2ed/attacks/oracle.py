@@ -78,7 +78,7 @@ def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
 
     def gain(distance: float) -> float:
         rows[len(honest) :] = scene.mean + distance * step
-        estimate = scene.view.estimator(rows, tensors=scene.view.tensors)
+        estimate = scene.view.estimator(rows, tensors=scene.view.tensors, root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)
 
     return gain

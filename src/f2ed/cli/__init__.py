@@ -15,6 +15,8 @@ _EXTRAS = {
     "matplotlib": "report",
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
     "dp_accounting": "dp",
 }
 """Optional packages, and the extra of f2ed that installs them."""

@@ -16,6 +16,7 @@ from rich.table import Table
 from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets import ARCHIVES, AnyDataset
 from f2ed.learning.datasets.archive import Archive, cache, find, obtain, verify
+from f2ed.learning.datasets.bundle import BUNDLE_FETCHERS, Bundle
 from f2ed.learning.datasets.fetch import FETCHERS
 
 __all__ = ["data"]
@@ -27,6 +28,9 @@ _DATASETS = {
     if not any(field.required for field in msgspec.structs.fields(kind))
 }
 """All but those whose files are the user's own."""
+_ABOUT = {name: re.split("[;:.]", kind.__doc__ or "")[0] for name, kind in _DATASETS.items()} | {
+    "minilm": "The weights of MiniLM, a sentence encoder"
+}
 
 
 class DatasetStatus(msgspec.Struct, frozen=True):
@@ -58,9 +62,9 @@ def data(
 
     Example: f2ed data mnist --fetch
     """
-    if unknown := set(names) - set(_DATASETS):
-        raise ConfigError(f"there is no data set {min(unknown)!r}; choose from {', '.join(_DATASETS)}")
-    chosen = names or tuple(_DATASETS)
+    if unknown := set(names) - set(_ABOUT):
+        raise ConfigError(f"there is no data set {min(unknown)!r}; choose from {', '.join(_ABOUT)}")
+    chosen = names or tuple(_ABOUT)
     if fetch:
         _fetch([_ARCHIVES[name] for name in chosen if name in _ARCHIVES], folder)
     statuses = [_look(name, folder) for name in chosen]
@@ -73,7 +77,7 @@ def data(
 
 
 def _look(name: str, folder: Path | None) -> DatasetStatus:
-    description = re.split("[;:.]", _DATASETS[name].__doc__ or "")[0]
+    description = _ABOUT[name]
     if name not in _ARCHIVES:
         return DatasetStatus(name, description, "built-in")
     found = find(_ARCHIVES[name], folder)
@@ -88,7 +92,7 @@ def _look(name: str, folder: Path | None) -> DatasetStatus:
     return DatasetStatus(name, description, "ready", place, at)
 
 
-def _fetch(archives: list[Archive], folder: Path | None) -> None:
+def _fetch(archives: list[Archive | Bundle], folder: Path | None) -> None:
     """Download with a bar per file, on standard error so that standard output is pure JSON."""
     console = Console(stderr=True, highlight=False)
     bars: dict[str, TaskID] = {}
@@ -101,7 +105,11 @@ def _fetch(archives: list[Archive], folder: Path | None) -> None:
             progress.update(bars[file], completed=done, total=total)
 
         for archive in archives:
-            obtain(archive, folder, FETCHERS, advance, partial(console.print, soft_wrap=True))
+            tell = partial(console.print, soft_wrap=True)
+            if isinstance(archive, Archive):
+                obtain(archive, folder, FETCHERS, advance, tell)
+            else:
+                obtain(archive, folder, BUNDLE_FETCHERS, advance, tell)
 
 
 def _show(statuses: list[DatasetStatus], console: Console) -> None:

@@ -15,14 +15,26 @@ from rich.text import Text
 from f2ed.attacks import AnyAttack
 from f2ed.cli.setting import Setting, settings_of
 from f2ed.core.errors import ConfigError, MissingExtra
+from f2ed.core.rate_schedules import AnyRateSchedule
 from f2ed.core.shipped import shipped
 from f2ed.estimators import AnyEstimator
+from f2ed.protocol.aggregation import AnyServerOptimizer
 from f2ed.protocol.sharding import Schedule
 
 __all__ = ["show"]
 
 _DESCRIPTION = ("title", "family", "paper", "aliases")
-Kind = Literal["estimators", "attacks", "datasets", "models", "partitions", "schedules", "experiments"]
+Kind = Literal[
+    "estimators",
+    "attacks",
+    "datasets",
+    "models",
+    "partitions",
+    "schedules",
+    "server-optimizers",
+    "rate-schedules",
+    "experiments",
+]
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,6 +142,8 @@ _ENTRIES: dict[str, Callable[[str], Iterator[Entry]]] = {
     "models": _of_union(_learning("AnyModel")),
     "partitions": _of_union(_learning("AnyPartition")),
     "schedules": _of_union(lambda: Schedule),
+    "server-optimizers": _of_union(lambda: AnyServerOptimizer),
+    "rate-schedules": _of_union(lambda: AnyRateSchedule),
     "experiments": _experiments,
 }
 

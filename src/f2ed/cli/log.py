@@ -9,9 +9,11 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from f2ed.cli.roster_keys import encryption
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.keyfiles import write_pair
+from f2ed.deployment.passphrase import SOURCES
 from f2ed.deployment.transparency import (
     MEANINGS,
     Authors,
@@ -52,12 +54,16 @@ _PROGRESS_BYTES = 4 << 20
 
 
 @log.command
-def key(path: Annotated[Path, Parameter(help="Where the private key goes, such as server.key.")]) -> None:
+def key(
+    path: Annotated[Path, Parameter(help="Where the private key goes, such as server.key.")],
+    *,
+    passphrase: Annotated[str, Parameter(help=f"Encrypt it under a passphrase from: {SOURCES}.")] = "",
+) -> None:
     """Create the key with which the server signs its log. Run this on the server.
 
     Example: f2ed log key server.key
     """
-    public = write_pair(path, os.urandom(32))
+    public = write_pair(path, os.urandom(32), encryption(path, passphrase))
     sys.stdout.write(
         f"The private key is {path}: it stays on the server, which is given it as server_key.\n"
         f"Give {public} to the authority, which runs: f2ed roster server roster.json {public}\n"

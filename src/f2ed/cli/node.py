@@ -12,7 +12,9 @@ __all__ = ["node"]
 
 def node(
     *further: Annotated[str, Parameter(help="Options of flower-supernode: --max-retries, --max-wait-time.")],
-    roster: Annotated[Path, Parameter(help="The signed roster; read again with every message.")],
+    roster: Annotated[
+        Path, Parameter(help="The signed roster, or a folder with all serials; read with every message.")
+    ],
     authority: Annotated[Path, Parameter(help="The authority's public key, obtained from it and not from the server.")],
     key: Annotated[Path, Parameter(help="This node's private identity key.")],
     superlink: Annotated[str, Parameter(help="Host and port of the SuperLink.")],

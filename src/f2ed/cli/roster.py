@@ -10,9 +10,11 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.cli.forget import forget
+from f2ed.cli.roster_keys import encrypt, encryption, key
 from f2ed.cli.roster_sign import chain_secret, print_lines, sign
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import read_public, write_pair
+from f2ed.deployment.passphrase import SOURCES
 from f2ed.deployment.pin import accept_weaker
 from f2ed.deployment.roster import (
     Draw,
@@ -37,23 +39,12 @@ roster = App(
 
 
 @roster.command
-def key(path: Annotated[Path, Parameter(help="Where the private key goes, such as hospital_a.key.")]) -> None:
-    """Create a client's identity key. Run this on the node: the private key never leaves it.
-
-    Example: f2ed roster key hospital_a.key
-    """
-    public = write_pair(path, os.urandom(32))
-    print_lines(
-        f"The private key is {path}: it stays on this node.", f"Give {public} to the authority that keeps the roster."
-    )
-
-
-@roster.command
 def new(
     path: Annotated[Path, Parameter(help="The roster's file.")],
     *,
     name: Annotated[str, Parameter(help="Name of the federation.")],
     authority: Annotated[Path, Parameter(help="Where the authority's private key goes; keep it off the server.")],
+    passphrase: Annotated[str, Parameter(help=f"Encrypt that key under a passphrase from: {SOURCES}.")] = "",
 ) -> None:
     """Create an empty roster and the key that will sign it.
 
@@ -61,8 +52,8 @@ def new(
     """
     if path.exists():
         raise ConfigError(f"{path} exists already; move it away, or choose another name")
-    public = write_pair(authority, os.urandom(32))
-    head = chain_head(chain_secret(authority, Draw()))
+    public = write_pair(authority, os.urandom(32), encryption(authority, passphrase))
+    head = chain_head(chain_secret(authority, Draw(), passphrase))
     write_roster(path, Roster(name=name, authority=read_public(public), draw=Draw(head=head)))
     print_lines(
         f"Created {path}. Give {public} to every node: it verifies that a roster is yours.",
@@ -183,5 +174,7 @@ def _rewrite(path: Path, draft: Roster, clients: tuple[Entry, ...], gone: Sequen
     write_roster(path, revised(draft, clients=clients, gone=(*draft.gone, *gone)))
 
 
+roster.command(key)
+roster.command(encrypt)
 roster.command(sign)
 roster.command(forget)

@@ -10,10 +10,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from f2ed.cli.app_options import AppOptions, app_lines
+from f2ed.cli.roster_keys import Passphrase
 from f2ed.cli.roster_settings import changed_encoding, changes, last_day, weighted
 from f2ed.cli.training_options import TrainingOptions, training_lines
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.keyfiles import read_private, read_secret, write_new
+from f2ed.deployment.encrypted_key import ENTROPY, is_encrypted
+from f2ed.deployment.keyfiles import Encryption, read_private, read_secret, write_secret
+from f2ed.deployment.passphrase import passphrase as passphrase_of
 from f2ed.deployment.roster import (
     Agreement,
     Draw,
@@ -100,6 +103,7 @@ def sign(
             help="Take this risk too, which every node then prints when it starts; may be repeated.",
         ),
     ] = None,
+    passphrase: Passphrase = "",
     accept_no_guarantee: Annotated[
         bool, Parameter(negative="", help="Sign although the planner finds no guarantee.")
     ] = False,
@@ -131,9 +135,9 @@ def sign(
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
     planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)
     advice = None if kept and shards is None else planned(draft.keys, shards)
-    private = read_private(authority)
+    private = read_private(authority, passphrase)
     check_authority(draft, private)
-    secret = chain_secret(authority, draft.draw)
+    secret = chain_secret(authority, draft.draw, passphrase)
     made = signed(
         draft,
         private,
@@ -188,12 +192,17 @@ def _schedule(every: int | None, size: int | None, before: Schedule) -> Schedule
     return EveryKRounds(k) if size == 1 else Batches(size or DEFAULT_SIZE, k)
 
 
-def chain_secret(authority: Path, draw: Draw) -> bytes:
-    """Return the secret of the authority's chain, which is beside its key; draw it for a roster that has none yet."""
+def chain_secret(authority: Path, draw: Draw, source: str = "") -> bytes:
+    """Return the secret of the authority's chain, which is beside its key; draw it for a roster that has none yet.
+
+    A new one is encrypted where the key is.
+    """
     path = authority.with_suffix(".chain")
     if not path.exists() and not draw.head:
-        write_new(path, os.urandom(32).hex().encode() + b"\n", secret=True)
-    return read_secret(path)
+        hidden = is_encrypted(authority.read_bytes())
+        made = Encryption(passphrase_of(authority, source), os.urandom(ENTROPY)) if hidden else None
+        write_secret(path, os.urandom(32), made)
+    return read_secret(path, source)
 
 
 def print_lines(*lines: str) -> None:

@@ -1,7 +1,7 @@
 """`f2ed run`: the experiments of a file, with a live table and a summary."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,14 @@ from rich.table import Table
 
 from f2ed.cli.board import follow
 from f2ed.core.errors import ConfigError, MissingExtra
-from f2ed.experiments import Cell, ExperimentFile, Summary, expand, find, prepare, read, run_all, summarize
+from f2ed.experiments import Cell, Event, ExperimentFile, Summary, expand, find, prepare, read, run_all, summarize
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
 from f2ed.learning.device import found_device
 from f2ed.records import RunLog
 from f2ed.records.grading import LATE_ROUNDS
 from f2ed.report import write_page
+from f2ed.report.sinks import Sink, sink
 from f2ed.report.watch import serve
 from f2ed.simulation.leak_meter import warning
 
@@ -51,6 +52,12 @@ def run(
         bool, Parameter(negative="", help="Serve the live report meanwhile, on this machine only.")
     ] = False,
     port: Annotated[int, Parameter(help="Port for --watch; 0 is any free port.")] = 8642,
+    log_to: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="", help="Send the numbers meanwhile to tensorboard:FOLDER, mlflow:ADDRESS or wandb:PROJECT."
+        ),
+    ] = (),
     strict: Annotated[
         bool, Parameter(negative="", help="Refuse a sharding schedule that exposes single clients.")
     ] = False,
@@ -68,6 +75,8 @@ def run(
     Example: f2ed run experiments/demo.toml --only filter-l2 --jobs 2
 
     Example: f2ed run demo --watch
+
+    Example: f2ed run demo --log-to tensorboard:events
     """
     # With --json, standard output is for a program and progress goes to standard error.
     console = Console(highlight=False, stderr=json)
@@ -86,6 +95,7 @@ def run(
         port=port if watch else None,
         strict=strict,
         save_model=save_model,
+        sinks=[sink(where) for where in log_to],
     )
     summary = summarize(logs)
     where: Path | None = folder / "index.html"
@@ -115,6 +125,7 @@ def carry_out(
     port: int | None = None,
     strict: bool = False,
     save_model: bool = False,
+    sinks: Sequence[Sink] = (),
 ) -> tuple[list[Cell], list[RunLog]]:
     """Run the chosen part of a file with progress, and with a live report if there is a port; exit on Ctrl-C."""
     device = str(found_device(device))
@@ -144,11 +155,23 @@ def carry_out(
         with serve(folder, port) if port is not None else nullcontext() as url:
             if url is not None:
                 console.print(f"Live report: {url}", soft_wrap=True)
-            logs = follow(chosen, events, console)
+            logs = follow(chosen, _sent(events, sinks), console)
     except KeyboardInterrupt:
         console.print(f"Interrupted. Nothing is lost: run the same command to resume ({folder}).", soft_wrap=True)
         sys.exit(130)
     return chosen, logs
+
+
+def _sent(events: Iterator[Event], sinks: Sequence[Sink]) -> Iterator[Event]:
+    """Pass the events on, and their numbers to other tools."""
+    try:
+        for event in events:
+            for each in sinks:
+                each.follow(event.log, finished=event.kind in {"finished", "skipped"})
+            yield event
+    finally:
+        for each in sinks:
+            each.close()
 
 
 def _check_schedules(cells: Sequence[Cell], console: Console, *, strict: bool) -> None:

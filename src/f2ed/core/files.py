@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -13,7 +13,7 @@ import msgspec
 
 from f2ed.core.errors import BusyError, ConfigError
 
-__all__ = ["Held", "Lock", "StoredValue", "append", "locked", "write_atomic"]
+__all__ = ["Held", "Lock", "StoredValue", "append", "is_held", "locked", "write_atomic"]
 
 _POLL_SECONDS = 0.25
 
@@ -98,6 +98,20 @@ def locked(path: Path, *, remedy: str, wait: float | None = None) -> Iterator[Lo
         os.close(held)
 
 
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock of a file, as `locked` takes it; this takes it for a moment itself."""
+    try:
+        handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(f"the lock of {path} cannot be read: {error.strerror}; run this as its user") from None
+    try:
+        return not _flock(handle, time.monotonic())
+    finally:
+        os.close(handle)
+
+
 @final
 class StoredValue(msgspec.Struct, Generic[Value], frozen=True):
     """A small value in a file as JSON, with one writer at a time; a damaged file is refused, not replaced.
@@ -113,11 +127,14 @@ class StoredValue(msgspec.Struct, Generic[Value], frozen=True):
     """What to do with a damaged file."""
     remedy: str
     """As in `locked`."""
+    decode: Callable[[bytes], Value] | None = None
+    """Reads the bytes, if something else than `kind` says how."""
 
     def read(self) -> Value | None:
         """Return the value, or None if there is none."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=self.kind)
+            data = self.path.read_bytes()
+            return msgspec.json.decode(data, type=self.kind) if self.decode is None else self.decode(data)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

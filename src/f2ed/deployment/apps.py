@@ -17,7 +17,7 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.roster import App, Roster, TrainingRules
 from f2ed.deployment.rule_text import exact_rules
 
-__all__ = ["Bundle", "app_rules", "change_apps", "check_app", "check_day", "describe", "is_unpinned"]
+__all__ = ["Bundle", "app_rules", "change_apps", "check_app", "describe", "is_unpinned"]
 
 _PROJECT = "pyproject.toml"
 _MOST = 1 << 20
@@ -98,15 +98,6 @@ def check_app(roster: Roster, sha256: bytes) -> None:
         f"the app with SHA-256 {sha256.hex()} is not approved: serial {roster.serial} of the roster {roster.name!r} "
         f"approves {approved}; the authority approves more with f2ed roster sign --app"
     )
-
-
-def check_day(roster: Roster, day: str) -> None:
-    """Refuse to run anything by a roster that has expired: the next one may approve other apps."""
-    if roster.expires and day > roster.expires:
-        raise Refusal(
-            f"serial {roster.serial} of the roster {roster.name!r} expired on {roster.expires}, so it approves no app; "
-            "get the next one from the authority"
-        )
 
 
 def is_unpinned(roster: Roster) -> bool:

@@ -38,7 +38,16 @@ from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.secagg import Member, ModeChoice, public_key
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Identity", "deployed", "identify", "is_test", "key_store", "roster_for_tests", "roster_from"]
+__all__ = [
+    "Identity",
+    "deployed",
+    "followed_roster",
+    "identify",
+    "is_test",
+    "key_store",
+    "roster_for_tests",
+    "roster_from",
+]
 
 _log = getLogger("f2ed.deployment")
 
@@ -169,12 +178,18 @@ def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:
     return store
 
 
-def followed_roster(path: Path, authority: bytes, folder: Path) -> Roster:
-    """Return the roster that a node with this folder of state follows today, or refuse the one that it was given.
+def state_folder(settings: Mapping[str, Any]) -> Path:
+    """Return where a node keeps what outlives a run: `f2ed-state`, or beside its key."""
+    return Path(str(settings.get("f2ed-state", Path(str(settings["f2ed-key"])).with_suffix(".state"))))
 
-    The path is a file, or a folder with all serials. Accepted risks are logged, once in each process.
+
+def followed_roster(settings: Mapping[str, Any]) -> Roster:
+    """Return the roster that a node with these settings follows today, or refuse the one that it was given.
+
+    `f2ed-roster` is a file, or a folder with all serials. Accepted risks are logged, once in each process.
     """
-    shown = read_serials(path, authority)
+    folder = state_folder(settings)
+    shown = read_serials(Path(str(settings["f2ed-roster"])), read_public(Path(str(settings["f2ed-authority"]))))
     found = Pin(folder / f"{shown[0].lineage}.pin").follow(shown, day=_today())
     _announce(found.name, found.serial, found.accepted)
     return found
@@ -193,11 +208,9 @@ def _today() -> str:
 def deployed(settings: Mapping[str, Any]) -> Identity:
     """Return the identity of a node with a key, by its settings."""
     key_path = Path(str(settings["f2ed-key"]))
-    key = read_private(key_path)
-    folder = Path(str(settings.get("f2ed-state", key_path.with_suffix(".state"))))
-    roster = followed_roster(
-        Path(str(settings["f2ed-roster"])), read_public(Path(str(settings["f2ed-authority"]))), folder
-    )
+    key = read_private(key_path, str(settings.get("f2ed-passphrase", "")))
+    folder = state_folder(settings)
+    roster = followed_roster(settings)
     public = public_key(key)
     mine = next((entry for entry in roster.clients if entry.key == public), None)
     if mine is None:

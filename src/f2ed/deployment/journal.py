@@ -177,7 +177,7 @@ def _round_record(
     dp_epsilon: float | dict[ClientId, float] | None,
 ) -> RoundRecord:
     """Describe a round."""
-    audit, estimate = outcome.audit, outcome.result.estimate
+    audit, estimate, step = outcome.audit, outcome.result.estimate, outcome.result.step
     excluded, weights = dict(audit.missing), None
     if estimate is not None:
         excluded |= {audit.opened[row]: "not finite" for row in estimate.excluded}
@@ -202,7 +202,7 @@ def _round_record(
         eigenvalue=None if estimate is None else estimate.eigenvalue,
         iterations=0 if estimate is None else estimate.iterations,
         stopped="" if estimate is None else estimate.stopped,
-        step=0.0 if estimate is None else float(np.linalg.norm(np.asarray(estimate.mean, np.float64))),
+        step=0.0 if step is None else float(np.linalg.norm(np.asarray(step, np.float64))),
         crowd=audit.crowd,
         clipped=sum(each.clipped for each in audit.shards),
         shortened=sum(each.shortened for each in audit.shards),
@@ -232,8 +232,8 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
         parts.append(f"epsilon at most {record.max_dp_epsilon:.3g}")
     malicious = header.guarantee["malicious"]
     parts.append(f"assuming {malicious} malicious: {record.guarantee}" if malicious else "no attacker assumed")
-    if rejected := _rejected(record):
-        parts.append(f"rejected: shard {', '.join(map(str, rejected))}")
+    if record.rejected:
+        parts.append(f"rejected: shard {', '.join(map(str, record.rejected))}")
     if record.dropped:
         named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
         parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")
@@ -252,15 +252,6 @@ def _name(header: RunHeader, client: ClientId) -> str:
 
 def _deployed(record: RoundRecord) -> Deployed:
     return record.deployed or Deployed()
-
-
-def _rejected(record: RoundRecord) -> list[int]:
-    """Return the shards that opened and were given no weight."""
-    return [
-        shard
-        for shard, weight in enumerate(record.weights or ())
-        if weight == 0 and shard not in record.excluded and record.skipped is None
-    ]
 
 
 def _now() -> str:

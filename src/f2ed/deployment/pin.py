@@ -6,6 +6,7 @@ the site types `f2ed roster accept DIGEST`.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import final
 
@@ -28,6 +29,12 @@ class _Pinned(msgspec.Struct, frozen=True):
     """Of all serials that were followed or passed."""
     day: str
     """The latest day on which this node looked, in UTC."""
+
+
+@lru_cache(maxsize=16)
+def _read_pin(data: bytes) -> _Pinned:
+    """Decode a pin; the same bytes give the same roster again, without any work."""
+    return msgspec.json.decode(data, type=_Pinned)
 
 
 @final
@@ -57,6 +64,7 @@ class Pin(msgspec.Struct, frozen=True):
             "the roster that this node follows",
             repair="restore it; if it is lost, remove it, and give the node a roster that the authority confirms",
             remedy="name another folder with f2ed-state in the node config",
+            decode=_read_pin,
         )
 
     def _followed(self, pinned: _Pinned | None, shown: Sequence[Roster], day: str) -> _Pinned:

@@ -15,6 +15,7 @@ from f2ed.estimators.bulyan import Bulyan
 from f2ed.estimators.centered_clipping import CenteredClipping
 from f2ed.estimators.clipping import ARC, Clipping, MedianClipping
 from f2ed.estimators.dnc import DnC
+from f2ed.estimators.dual_filter import DualFilter
 from f2ed.estimators.fence import Fence
 from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.geometric_median import GeometricMedian
@@ -48,6 +49,7 @@ __all__ = [
     "CenteredClipping",
     "Clipping",
     "DnC",
+    "DualFilter",
     "Estimate",
     "Estimator",
     "Fence",
@@ -90,6 +92,7 @@ AnyEstimator = (
     | GeometricMedian
     | CenteredClipping
     | FilterL2
+    | DualFilter
     | Fence
     | NoRegret
     | MDA

@@ -14,6 +14,7 @@ from f2ed.core.errors import ConfigError, SettingError
 from f2ed.core.settings import Settings
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
+from f2ed.estimators.structures import stacked
 
 __all__ = ["Estimate", "Estimator", "Family", "Weights", "spread_over"]
 
@@ -50,6 +51,8 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
     """Who proposed it, and when."""
     uses_root: ClassVar[bool] = False
     """Whether it needs a trusted update."""
+    weighted: ClassVar[bool] = False
+    """Whether it takes rows that count with different weights; a wrapper does if its inner rule does."""
 
     def __call__(
         self,
@@ -60,6 +63,7 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         reputation: Weights | None = None,
         tensors: Sequence[int] | None = None,
         rng: np.random.Generator | None = None,
+        weights: Sequence[float] | Weights | None = None,
     ) -> Estimate:
         """Estimate the mean of the honest rows of `updates` [n, d].
 
@@ -68,14 +72,48 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         `reputation` is what the last estimate returned for the same rows, in their order; `tensors` are the sizes of
         the model's parameter tensors, for rules that treat each separately; `rng` is for randomized rules, which
         without it make the same choices in every call.
+
+        `weights` say how much each row counts, as the number of samples behind it; only their ratios matter. A number
+        of malicious rows still counts rows: the heaviest are assumed to be among them.
         """
         matrix, restore = as_matrix(updates)
         previous, root = (None if each is None else as_matrix(each[None])[0][0] for each in (previous, root))
-        rows = Matrix(matrix, previous=previous, root=root, reputation=reputation, tensors=tensors, rng=rng)
+        prior = None if weights is None else self._prior(weights, len(matrix))
+        rows = Matrix(
+            matrix, previous=previous, root=root, reputation=reputation, tensors=tensors, rng=rng, prior=prior
+        )
         # One BLAS thread: faster for small matrices, and no sum depends on the number of threads.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
+
+    def takes_weights(self) -> bool:
+        """Return whether rows may count with different weights, here and in the inner rule."""
+        inner = getattr(self, "inner", None)
+        return self.weighted and (inner is None or inner.takes_weights())
+
+    def _prior(self, weights: Sequence[float] | Weights, n: int) -> Weights | None:
+        """Check the weights of the rows; return None where they are equal, which is the same as none."""
+        prior = np.asarray(weights, np.float64)
+        if prior.shape != (n,) or not (np.isfinite(prior).all() and (prior > 0).all()):
+            raise ConfigError(f"weights of {n} rows must be {n} positive numbers; found {np.asarray(weights).tolist()}")
+        if (prior == prior[0]).all():
+            return None
+        if not self.takes_weights():
+            raise ConfigError(
+                f"{self.title} is not defined for rows of different weights; use another rule, such as FilterL2, or "
+                "leave the weights out"
+            )
+        return prior
+
+    def aggregate(self, updates: Sequence[Any], *, rng: np.random.Generator | None = None) -> Any:
+        """Return the robust mean of a list of updates in the structure of one update, without diagnostics.
+
+        An update is an array of any shape, a state dict, or dictionaries, lists and tuples of arrays. Floating-point
+        arrays are averaged, and integers replaced by their median.
+        """
+        rows, tensors, restore = stacked(updates)
+        return restore(self(rows, tensors=tensors, rng=rng).mean)
 
     @classmethod
     def checked(cls, name: str, given: Any, hint: Any) -> Any:
@@ -132,12 +170,12 @@ def spread_over(values: Weights | None, kept: npt.NDArray[np.intp], n: int) -> W
 
 
 def _summing_to_one(weights: Weights | None) -> Weights | None:
-    """Add the rounding error to the largest weight, so that the sum is exactly one."""
+    """Add the rounding error to the largest weights, so that the sum is exactly one."""
     if weights is None:
         return None
     weights = weights.copy()
-    for _ in range(4):
+    for largest in (*np.argsort(-weights)[:16], *np.argsort(-weights)[:16]):
         if (left := 1 - weights.sum()) == 0:
             break
-        weights[weights.argmax()] += left
+        weights[largest] += left
     return weights

@@ -3,10 +3,11 @@
 from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from f2ed.core.errors import ConfigError, SettingError
-from f2ed.estimators.base import Estimator
+from f2ed.estimators.base import Estimator, Weights
 
 __all__ = ["BoundedEstimator"]
 
@@ -61,6 +62,17 @@ class BoundedEstimator(_Contamination, frozen=True, kw_only=True):
                 f"the largest that works is {works}"
             )
         return f
+
+    def tolerated_weight(self, prior: Weights) -> float:
+        """Return the weight of the f heaviest rows, or refuse it if it is half of the whole."""
+        f = self.tolerated(len(prior))
+        heaviest = float(np.sort(prior)[len(prior) - f :].sum())
+        if 2 * heaviest >= prior.sum():
+            raise ConfigError(
+                f"{self.title} assumes {f} malicious rows of {len(prior)}, and the {f} heaviest have "
+                f"{heaviest / prior.sum():.0%} of the weight; less than half is needed: cap the weights, or lower f"
+            )
+        return heaviest
 
     def tolerated_share(self, n: int) -> float:
         """Return the contamination, or f / n, on the same condition."""

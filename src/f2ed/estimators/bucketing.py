@@ -23,6 +23,7 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
     title = "Bucketing"
     family = "pre-aggregation"
     paper = "Karimireddy, He and Jaggi, ICLR 2022"
+    weighted = True
 
     size: Annotated[int, msgspec.Meta(ge=1)]
     inner: "registry.AnyEstimator"
@@ -33,8 +34,12 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
         mixing = np.zeros((-(-rows.n // self.size), rows.n))
         for bucket, first in zip(mixing, range(0, rows.n, self.size), strict=True):
             members = order[first : first + self.size]
-            bucket[members] = 1 / len(members)
-        inner = self.inner.estimate(rows.mix(mixing))
+            bucket[members] = 1 / len(members) if rows.prior is None else rows.prior[members]
+        prior = None
+        if rows.prior is not None:
+            prior = mixing.sum(axis=1)
+            mixing /= prior[:, None]
+        inner = self.inner.estimate(rows.mix(mixing, prior))
         return inner if inner.weights is None else replace(inner, weights=inner.weights @ mixing)
 
     @classmethod

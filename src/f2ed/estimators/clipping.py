@@ -22,6 +22,7 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
     title = "Clipping"
     family = "pre-aggregation"
     paper = "Sun et al., 2019"
+    weighted = True
 
     radius: Annotated[float, msgspec.Meta(gt=0.0)]
     inner: "registry.AnyEstimator"
@@ -42,6 +43,7 @@ class MedianClipping(Estimator, frozen=True, tag="median-clipping"):
     title = "Median clipping"
     family = "pre-aggregation"
     paper = "Sun et al., 2019; FLAME, Nguyen et al., USENIX Security 2022"
+    weighted = True
 
     inner: "registry.AnyEstimator"
     noise: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
@@ -63,6 +65,7 @@ class ARC(BoundedEstimator, frozen=True, kw_only=True, tag="arc"):
     title = "ARC"
     family = "pre-aggregation"
     paper = "Allouah et al., 2025"
+    weighted = True
 
     inner: "registry.AnyEstimator"
 

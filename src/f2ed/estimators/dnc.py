@@ -26,6 +26,7 @@ class DnC(BoundedEstimator, frozen=True, tag="dnc"):
     title = "DnC"
     family = "spectral"
     paper = "Shejwalkar and Houmansadr, NDSS 2021"
+    weighted = True
 
     draws: Count = 5
     coordinates: Count = 10_000
@@ -34,12 +35,12 @@ class DnC(BoundedEstimator, frozen=True, tag="dnc"):
     def estimate(self, rows: Rows) -> Estimate:
         """Keep the rows that survive every draw."""
         drop = min(int(self.tolerated_share(rows.n) * self.cut * rows.n + 1e-9), rows.n - 1)
-        dropped = np.zeros(rows.n)
+        dropped, prior = np.zeros(rows.n), np.ones(rows.n) if rows.prior is None else rows.prior
         for _ in range(self.draws):
-            scores = widest(self._sample(rows).gram, np.ones(rows.n)).scores
+            scores = widest(self._sample(rows).gram, prior).scores
             dropped[np.argsort(-scores, kind="stable")[:drop]] += 1
         # If every row was dropped in some draw, keep those dropped least often.
-        weights = uniform(np.flatnonzero(dropped == dropped.min()), rows.n)
+        weights = uniform(np.flatnonzero(dropped == dropped.min()), rows.n, rows.prior)
         return Estimate(rows.combine(weights), weights, iterations=self.draws)
 
     def _sample(self, rows: Rows) -> Rows:

@@ -32,20 +32,25 @@ class FilterL2(GramRule, BoundedEstimator, frozen=True, tag="filter-l2"):
     title = "FilterL2"
     family = "spectral"
     paper = "Steinhardt, 2018; Wang et al., 2021"
+    weighted = True
 
     sigma: Positive | None = None
     eta: Positive = 20.0
     variant: Literal["paper", "released"] = "paper"
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
-        """Run the filter from equal weights."""
+    def weigh(self, gram: npt.NDArray[np.float64], prior: Weights | None = None) -> RowWeights:
+        """Run the filter from equal weights, or from those that the rows count with."""
         f = self.tolerated(len(gram))
-        return self._min_variance(gram, f) if self.sigma is None else self._below(gram, f, self.sigma)
+        if self.sigma is not None:
+            return self._below(gram, np.ones(len(gram)) if prior is None else prior, f, self.sigma)
+        if prior is None:
+            return self._min_variance(gram, np.ones(len(gram)), f)
+        return self._min_variance(gram, prior, self.tolerated_weight(prior))
 
-    def _min_variance(self, gram: npt.NDArray[np.float64], f: int) -> RowWeights:
-        weights = np.ones(len(gram))
+    def _min_variance(self, gram: npt.NDArray[np.float64], prior: Weights, f: float) -> RowWeights:
+        weights, left = prior, max(prior.sum() - 2 * f, 0)
         best, smallest, steps, stopped = weights, np.inf, 0, "nothing to remove"
-        while weights.sum() > max(len(gram) - 2 * f, 0) or steps == 0:
+        while weights.sum() > left or steps == 0:
             spread = widest(gram, weights)
             if spread.eigenvalue < smallest:
                 best, smallest = weights, spread.eigenvalue
@@ -58,8 +63,8 @@ class FilterL2(GramRule, BoundedEstimator, frozen=True, tag="filter-l2"):
             steps += 1
         return RowWeights(best / best.sum(), float(smallest), steps, stopped)
 
-    def _below(self, gram: npt.NDArray[np.float64], f: int, sigma: float) -> RowWeights:
-        weights, left = np.ones(len(gram)), np.full(len(gram), fill_value=True)
+    def _below(self, gram: npt.NDArray[np.float64], prior: Weights, f: int, sigma: float) -> RowWeights:
+        weights, left = prior, np.full(len(gram), fill_value=True)
         released, bound = self.variant == "released", self.eta * sigma**2
         for steps in range(2 * f + 1):
             spread = widest(gram, weights)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.estimators._linalg.gram import squared_distances
+from f2ed.estimators.base import Weights
 from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
@@ -25,8 +26,9 @@ class MDA(GramRule, BoundedEstimator, frozen=True, tag="mda"):
     title = "MDA"
     family = "distance-based"
     paper = "El Mhamdi et al., ICML 2018; Rousseeuw, 1985"
+    weighted = True
 
-    def weigh(self, gram: Matrix) -> RowWeights:
+    def weigh(self, gram: Matrix, prior: Weights | None = None) -> RowWeights:
         """Search the smallest diameter by bisection over the distances that occur."""
         n, squares = len(gram), squared_distances(gram)
         drop = self.tolerated(n)
@@ -40,7 +42,7 @@ class MDA(GramRule, BoundedEstimator, frozen=True, tag="mda"):
                 high = middle
         covers = _covers(squares > candidates[low], drop)
         kept = min((_complete(squares, cover, drop) for cover in covers), key=lambda rows: _total(squares, rows))
-        return RowWeights(uniform(kept, n))
+        return RowWeights(uniform(kept, n, prior))
 
 
 def _covers(far: Pairs, max_rows: int) -> Iterator[tuple[int, ...]]:

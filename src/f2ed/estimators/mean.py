@@ -15,7 +15,9 @@ class Mean(Estimator, frozen=True, tag="mean"):
     family = "baseline"
     paper = "McMahan et al., AISTATS 2017"
 
+    weighted = True
+
     def estimate(self, rows: Rows) -> Estimate:
-        """Give every row the same weight."""
-        weights = np.full(rows.n, 1 / rows.n)
+        """Give every row the same weight, or its own."""
+        weights = np.full(rows.n, 1 / rows.n) if rows.prior is None else rows.prior / rows.prior.sum()
         return Estimate(rows.combine(weights), weights)

@@ -13,7 +13,11 @@ class Median(Estimator, frozen=True, tag="median"):
     title = "Median"
     family = "coordinate-wise"
     paper = "Yin et al., ICML 2018"
+    weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column."""
+        prior = rows.prior
+        if prior is not None:
+            return Estimate(rows.fill(lambda block: columns.weighted_middle(block, prior, float(prior.sum()) / 2)))
         return Estimate(rows.fill(lambda block: columns.median(columns.sort(block))))

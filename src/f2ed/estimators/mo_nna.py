@@ -20,6 +20,7 @@ class MoNNA(BoundedEstimator, frozen=True, tag="mo-nna"):
     title = "MoNNA"
     family = "distance-based"
     paper = "Farhadkhani et al., ICML 2023"
+    weighted = True
 
     trusted: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -29,5 +30,5 @@ class MoNNA(BoundedEstimator, frozen=True, tag="mo-nna"):
             raise ConfigError(f"trusted = {self.trusted}, but the rows are 0 to {rows.n - 1}")
         squares = rows.distances(lambda columns: rows.block(columns)[self.trusted])
         keep = rows.n - self.tolerated(rows.n)
-        weights = uniform(np.argsort(squares, kind="stable")[:keep], rows.n)
+        weights = uniform(np.argsort(squares, kind="stable")[:keep], rows.n, rows.prior)
         return Estimate(rows.combine(weights), weights)

@@ -11,7 +11,7 @@ from f2ed.estimators._linalg.spectrum import widest
 from f2ed.estimators.base import Weights
 from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import GramRule, RowWeights
-from f2ed.estimators.krum import krum_scores
+from f2ed.estimators.krum import row_scores
 
 __all__ = ["NoRegret"]
 
@@ -27,27 +27,31 @@ class NoRegret(GramRule, BoundedEstimator, frozen=True, tag="no-regret"):
     title = "No-regret filter"
     family = "spectral"
     paper = "Wang et al., arXiv 2205.11765, 2022"
+    weighted = True
 
     sigma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
     eta: Annotated[float, msgspec.Meta(gt=0.0)] = 20.0
 
-    def weigh(self, gram: npt.NDArray[np.float64]) -> RowWeights:
+    def weigh(self, gram: npt.NDArray[np.float64], prior: Weights | None = None) -> RowWeights:
         """Prune, then update the weights."""
         n = len(gram)
         f = self.tolerated(n)
         squares = squared_distances(gram)
-        kept = np.sort(np.argsort(krum_scores(squares, f), kind="stable")[: n - f]) if n > 2 else np.arange(n)
+        kept = np.sort(np.argsort(row_scores(self, squares, prior), kind="stable")[: n - f]) if n > 2 else np.arange(n)
         farthest = float(squares[np.ix_(kept, kept)].max())
-        cap = 1 / ((1 - self.tolerated_share(n)) * len(kept))
-        best, variance, steps, stopped = self._iterate(gram[np.ix_(kept, kept)], 2 * f, farthest, cap)
+        first: Weights = np.full(len(kept), 1 / len(kept))
+        cap: float | Weights = 1 / ((1 - self.tolerated_share(n)) * len(kept))
+        if prior is not None:
+            first = prior[kept] / prior[kept].sum()
+            cap = first / (1 - self.tolerated_weight(prior) / float(prior.sum()))
+        best, variance, steps, stopped = self._iterate(gram[np.ix_(kept, kept)], first, 2 * f, farthest, cap)
         weights = np.zeros(n)
         weights[kept] = best
         return RowWeights(weights, variance, steps, stopped)
 
     def _iterate(
-        self, gram: npt.NDArray[np.float64], steps: int, farthest: float, cap: float
+        self, gram: npt.NDArray[np.float64], weights: Weights, steps: int, farthest: float, cap: float | Weights
     ) -> tuple[Weights, float, int, str]:
-        weights = np.full(len(gram), 1 / len(gram))
         best, smallest = weights, np.inf
         for step in range(steps + 1):
             spread = widest(gram, weights)
@@ -61,12 +65,25 @@ class NoRegret(GramRule, BoundedEstimator, frozen=True, tag="no-regret"):
         return best, float(smallest), steps, "all 2f steps are done"
 
 
-def _cap(weights: Weights, cap: float) -> Weights:
-    """Return the distribution nearest in relative entropy with no entry above the cap."""
+def _cap(weights: Weights, cap: float | Weights) -> Weights:
+    """Return the distribution nearest in relative entropy with no entry above the cap, or above its own."""
     weights = weights / weights.sum()
+    if not isinstance(cap, float):
+        return _cap_each(weights, cap)
     ordered = np.sort(weights)[::-1]
     for capped in range(len(weights)):
         factor = (1 - capped * cap) / ordered[capped:].sum()
         if ordered[capped] * factor <= cap * (1 + 1e-12):
             return np.asarray(np.minimum(weights * factor, cap))
     return np.full(len(weights), 1 / len(weights))
+
+
+def _cap_each(weights: Weights, caps: Weights) -> Weights:
+    """Cap every entry at its own cap: those with the largest ratio to it reach it first."""
+    order = np.argsort(-weights / caps, kind="stable")
+    for capped in range(len(weights)):
+        over, rest = order[:capped], order[capped:]
+        factor = (1 - caps[over].sum()) / weights[rest].sum()
+        if weights[order[capped]] * factor <= caps[order[capped]] * (1 + 1e-12):
+            return np.asarray(np.minimum(weights * factor, caps))
+    return np.asarray(caps / caps.sum())

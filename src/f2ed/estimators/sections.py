@@ -26,6 +26,7 @@ class Sections(Estimator, frozen=True, tag="sections"):
     title = "Sections"
     family = "pre-aggregation"
     paper = "Wang et al., 2021"
+    weighted = True
 
     inner: "registry.AnyEstimator"
     size: Annotated[int, msgspec.Meta(ge=1)] | None = 1000

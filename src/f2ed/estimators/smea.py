@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.spectrum import widest
+from f2ed.estimators.base import Weights
 from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
@@ -28,8 +29,9 @@ class SMEA(GramRule, BoundedEstimator, frozen=True, tag="smea"):
     title = "SMEA"
     family = "spectral"
     paper = "Allouah et al., ICML 2023"
+    weighted = True
 
-    def weigh(self, gram: Matrix) -> RowWeights:
+    def weigh(self, gram: Matrix, prior: Weights | None = None) -> RowWeights:
         """Tighten the bounds until the set with the smallest bound attains it."""
         n = len(gram)
         drop = self.tolerated(n)
@@ -44,19 +46,28 @@ class SMEA(GramRule, BoundedEstimator, frozen=True, tag="smea"):
         solved = 0
         while True:
             best = int(bounds.argmin())
-            weights = np.ones(n)
+            weights = np.ones(n) if prior is None else prior.copy()
             weights[dropped[best]] = 0
             spread = widest(gram, weights)
             solved += 1
             if spread.eigenvalue <= bounds[best] * (1 + 1e-12):
                 kept = np.flatnonzero(weights)
-                return RowWeights(uniform(kept, n), spread.eigenvalue, solved, "no other set has a smaller eigenvalue")
-            bounds = np.maximum(bounds, _variance(spread.along, dropped))
+                return RowWeights(
+                    uniform(kept, n, prior), spread.eigenvalue, solved, "no other set has a smaller eigenvalue"
+                )
+            bounds = np.maximum(bounds, _variance(spread.along, dropped, prior))
             bounds[best] = spread.eigenvalue
 
 
-def _variance(along: npt.NDArray[np.float64], dropped: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+def _variance(
+    along: npt.NDArray[np.float64], dropped: npt.NDArray[np.intp], prior: Weights | None
+) -> npt.NDArray[np.float64]:
     """Return the variance of the coordinates `along` a direction, for every set of dropped rows."""
+    if prior is not None:
+        lost, moments = prior[dropped], (prior * along, prior * along * along)
+        kept = prior.sum() - lost.sum(axis=1)
+        first, second = ((moment.sum() - moment[dropped].sum(axis=1)) / kept for moment in moments)
+        return np.asarray(second - first * first)
     left = len(along) - dropped.shape[1]
     out = along[dropped]
     mean = (along.sum() - out.sum(axis=1)) / left

@@ -15,9 +15,14 @@ class TrimmedMean(BoundedEstimator, frozen=True, tag="trimmed-mean"):
     title = "Trimmed mean"
     family = "coordinate-wise"
     paper = "Yin et al., ICML 2018"
+    weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column and average its middle."""
+        prior = rows.prior
+        if prior is not None:
+            cut = self.tolerated_weight(prior)
+            return Estimate(rows.fill(lambda block: columns.weighted_middle(block, prior, cut)))
         drop = self.tolerated(rows.n)
 
         def middle(block: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from f2ed.core.errors import OutageError
 from f2ed.deployment.quarantine import Quarantine
+from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.protocol.sharding import Assignment, ClientId
@@ -52,8 +53,11 @@ class Muster:
         self._waits = waits
         self._begun = False
 
-    def __call__(self, following: int, *, finished: int) -> Attendance:
-        """Return who takes part, once enough do; raise `OutageError` if that takes too long."""
+    def __call__(self, following: int, *, finished: int, note: Note) -> Attendance:
+        """Return who takes part, once enough do; raise `OutageError` if that takes too long.
+
+        `note` is told every 10 s what is waited for, as the log is.
+        """
         since = said = time.monotonic()
         while True:
             there = self._registry.present()
@@ -63,6 +67,8 @@ class Muster:
             found = self._attendance(number, there)
             now = time.monotonic()
             if found is not None and self._may_begin(there, now - since):
+                if said > since:
+                    note(finished + 1)
                 return found
             if found is None and now - since >= self._waits.enough:
                 raise OutageError(
@@ -71,7 +77,9 @@ class Muster:
                 )
             if now - said >= _SAY_EVERY:
                 said = now
-                _log.warning("f2ed: waiting for %.0f s: %s", now - since, self._missing(number, there))
+                missing = self._missing(number, there)
+                _log.warning("f2ed: waiting for %.0f s: %s", now - since, missing)
+                note(finished + 1, missing)
             time.sleep(_POLL)
 
     def _number(self, following: int) -> int:

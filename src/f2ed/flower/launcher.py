@@ -29,6 +29,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.agent import AGENT
 from f2ed.deployment.apps import is_unpinned
+from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent, user_id
 from f2ed.flower.pinning import REFUSED, Gate
@@ -87,7 +88,10 @@ class NodeOptions(NamedTuple):
 def start(options: NodeOptions) -> None:
     """Run the node until it is stopped. Raise `ConfigError` instead of starting one that would run a stranger's app."""
     check_options(options)
-    gate = Gate(options.roster, options.authority)
+    settings = agent_settings(options)
+    # At once, and not with the first message: the right key, and the passphrase of an encrypted one.
+    read_private(options.key, str(settings.get("f2ed-passphrase", "")))
+    gate = Gate(settings)
     guard_flower(gate)
     check_flower(gate)
     announce(gate.roster())
@@ -98,7 +102,7 @@ def start(options: NodeOptions) -> None:
     write_atomic(home / "secret", secret)
     place = place_for(options.app_user, options.app_secret)
     _at_the_end(lambda: _remove(place, options))
-    start_agent(place, gate, agent_settings(options))
+    start_agent(place, gate, settings)
     os.environ |= {"FLWR_HOME": str(home), **_QUIET}
     if options.app_secret is None:
         _start_executor(options, secret)
@@ -124,7 +128,9 @@ def check_options(options: NodeOptions) -> None:
     if not 0 < options.port < 65536:
         raise ConfigError(f"invalid port {options.port}; choose one from 1 to 65535")
     split_settings(options.node_config)
-    for path in (options.roster, options.authority, options.key, options.root_certificates, options.auth_key):
+    if not options.roster.exists():
+        raise ConfigError(f"{options.roster} is neither a file nor a folder with all serials; see f2ed node --help")
+    for path in (options.authority, options.key, options.root_certificates, options.auth_key):
         if path is not None and not path.is_file():
             raise ConfigError(f"{path} is not a file; see f2ed node --help")
 

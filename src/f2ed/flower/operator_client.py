@@ -16,6 +16,7 @@ from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.protobuf.client import ProtobufClient
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.passphrase import passphrase
 from f2ed.flower.replaced import replace
 
 __all__ = ["run_flwr", "with_certificate"]
@@ -50,7 +51,7 @@ def _context(verify: ssl.SSLContext | bool | str, certificate: Path, key: Path) 
     else:
         context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password=lambda: passphrase(key))
     except OSError as error:  # An SSLError is one.
         raise ConfigError(f"{certificate} with {key} is no certificate to present: {error}") from None
     return context

@@ -2,22 +2,21 @@
 
 Flower's own `--trusted-entities` refuses an app without the signature of a trusted key, and answers with an error. It
 expects the signatures from its hub, by way of the SuperLink. Here the only trusted key is made at the start of the node
-and never leaves this process; it signs an app once the roster is read, verified and approves it. What the server says
-about an app is thrown away. In a Flower that does not go through the gate nothing is ever signed, so every app is
-refused.
+and never leaves this process; it signs an app once the roster that the node follows approves it. That is the roster to
+which the agent answers, so an older file, or a weaker one that the site did not agree to, approves nothing. What the
+server says about an app is thrown away. In a Flower that does not go through the gate nothing is ever signed, so every
+app is refused.
 """
 
 import base64
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from logging import getLogger
-from pathlib import Path
 from typing import Any, final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,9 +30,9 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.run import Run
 
 from f2ed.core.errors import F2edError, Refusal
-from f2ed.deployment.apps import check_app, check_day, is_unpinned
-from f2ed.deployment.keyfiles import read_public
-from f2ed.deployment.roster import Roster, read_serials
+from f2ed.deployment.apps import check_app, is_unpinned
+from f2ed.deployment.identity import followed_roster
+from f2ed.deployment.roster import Roster
 
 __all__ = ["REFUSED", "Gate"]
 
@@ -49,9 +48,9 @@ Connect = Callable[..., AbstractContextManager[tuple[Any, ...]]]
 class Gate:
     """Decides which apps this node runs, by the roster as it is in that moment."""
 
-    def __init__(self, roster: Path, authority: Path) -> None:
-        """Read the roster once, so that a node without a valid one does not start."""
-        self._roster, self._authority = roster, authority
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Read the roster of a node with these settings once, so that a node without a valid one does not start."""
+        self._settings = dict(settings)
         self._key = Ed25519PrivateKey.generate()
         self.approved: dict[int, bytes] = {}
         """SHA-256 of the apps of all runs that were ever let in, for the agent, which asks the roster again."""
@@ -69,8 +68,8 @@ class Gate:
         return is_unpinned(self.roster())
 
     def roster(self) -> Roster:
-        """Return the roster, the last of those in a folder; raise unless the authority signed exactly this file."""
-        return max(read_serials(self._roster, read_public(self._authority)), key=lambda each: each.serial)
+        """Return the roster that this node follows today; raise if it follows none."""
+        return followed_roster(self._settings)
 
     def guard(self, connect: Connect) -> Connect:
         """Return Flower's connection to the SuperLink with this gate in it."""
@@ -99,9 +98,7 @@ class Gate:
 
     def check_approved(self, sha256: bytes) -> None:
         """Refuse an app that the roster, as it is now, does not approve or no longer does."""
-        roster = self.roster()
-        check_day(roster, datetime.now(UTC).date().isoformat())
-        check_app(roster, sha256)
+        check_app(self.roster(), sha256)
 
     def sign(self, content: bytes) -> dict[str, str]:
         """Return the signature of an approved app in the form that Flower checks."""

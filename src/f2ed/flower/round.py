@@ -1,6 +1,7 @@
 """One round over Flower: from the model to the next one, by way of shard means that the server may see."""
 
 import time
+from collections.abc import Callable
 from logging import getLogger
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import ServerLog
-from f2ed.flower.arrays import moved
+from f2ed.estimators import Estimator
+from f2ed.flower.arrays import moved, update
 from f2ed.flower.attendance import Attendance
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
@@ -23,9 +25,24 @@ from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
-__all__ = ["RoundLeader"]
+__all__ = ["RootFn", "RoundLeader", "checked_root"]
 
 _log = getLogger("f2ed.flower")
+
+
+RootFn = Callable[[int, ArrayRecord], ArrayRecord]
+"""Given the number of the round, from 1, and the model, returns the model trained on data that the server trusts."""
+
+
+def checked_root(estimator: Estimator, root_fn: RootFn | None) -> RootFn | None:
+    """Return what trains on the server's own data, where the estimator uses it; refuse to go without."""
+    if not estimator.needs_root():
+        return None
+    if root_fn is None:
+        raise ConfigError(
+            f"{estimator.title} needs a trusted update; pass root_fn, which trains the model on the server's own data"
+        )
+    return root_fn
 
 
 class RoundLeader(NamedTuple):
@@ -41,6 +58,7 @@ class RoundLeader(NamedTuple):
     coordinates: int
     keys: EpochKeys
     log: ServerLog | None = None
+    root_fn: RootFn | None = None
 
     def lead(
         self, progress: Progress, attendance: Attendance, train_config: ConfigRecord, deadlines: Deadlines
@@ -60,9 +78,12 @@ class RoundLeader(NamedTuple):
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
         opened = time.monotonic()
-        result = self.step(means, progress.step, round_=round_)
+        names = [assignment.name(shard) for shard in audit.opened]
+        trained = None if self.root_fn is None else self.root_fn(round_ + 1, progress.arrays)
+        root = None if trained is None else update(progress.arrays, trained)
+        result = self.step(means, progress.step, round_=round_, names=names, root=root)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
-        arrays = progress.arrays if result.estimate is None else moved(progress.arrays, result.estimate.mean)
+        arrays = progress.arrays if result.step is None else moved(progress.arrays, result.step)
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)

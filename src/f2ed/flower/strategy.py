@@ -24,6 +24,7 @@ from f2ed.deployment.journal import Journal, RoundOutcome, run_header
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.roster import Roster
+from f2ed.deployment.run_lock import Note, sole_run
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
@@ -33,8 +34,7 @@ from f2ed.flower.attendance import Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import check_start
 from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.round import RoundLeader
-from f2ed.flower.run_lock import sole_run
+from f2ed.flower.round import RootFn, RoundLeader, checked_root
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import ServerStep
 from f2ed.protocol.secagg import ModeChoice
@@ -83,6 +83,7 @@ class F2ed:
         seed: int | None = None,
         accept_no_guarantee: bool = False,
         secure: bool = True,
+        root_fn: RootFn | None = None,
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
 
@@ -94,8 +95,8 @@ class F2ed:
         `train_deadline` where clients train, `deadline` elsewhere. With too few clients a round does not begin; after
         `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the
         epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the records.
-        `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
-        only simulated clients accept it.
+        `seed` is for estimators that draw at random, by default fresh randomness. `root_fn` trains the model on data
+        that the server trusts, for estimators that use it. `secure=False` sums in the clear: simulated clients only.
         """
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
         stated = Stated(
@@ -129,7 +130,7 @@ class F2ed:
         self.roster = signed
         self.records: list[RoundRecord] = []
         """One for each round that this object has led, and one for each attempt that was skipped."""
-        self._seed = seed
+        self._seed, self._root_fn = seed, checked_root(estimator, root_fn)
         self._deadlines = Deadlines(deadline, train_deadline, min_deadline)
         self._waits = Waits(wait_for_nodes, max_wait)
         self._max_skipped = max_skipped
@@ -170,7 +171,7 @@ class F2ed:
         num_rounds: int,
         train_config: ConfigRecord,
         evaluate_fn: EvaluateFn | None,
-        note: Callable[[int], None],
+        note: Note,
     ) -> Result:
         progress = self._resumed(initial_arrays)
         result = Result(arrays=progress.arrays)
@@ -181,7 +182,7 @@ class F2ed:
         skipped = 0
         while progress.round < num_rounds:
             note(progress.round + 1)
-            attendance = muster(progress.following, finished=progress.round)
+            attendance = muster(progress.following, finished=progress.round, note=note)
             if self.records:
                 leader.check_alone(progress)
             arrays, outcome = leader.lead(progress, attendance, train_config, self._deadlines)
@@ -245,6 +246,7 @@ class F2ed:
             sum(tensors),
             {},
             self._log,
+            self._root_fn,
         )
 
     def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:

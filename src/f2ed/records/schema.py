@@ -238,6 +238,15 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
         return max(self.dp_epsilon.values()) if isinstance(self.dp_epsilon, dict) else self.dp_epsilon
 
     @property
+    def rejected(self) -> tuple[int, ...]:
+        """The shards that opened and were given no weight; none in a round that was skipped."""
+        if self.skipped is not None:
+            return ()
+        return tuple(
+            shard for shard, weight in enumerate(self.weights or ()) if weight == 0 and shard not in self.excluded
+        )
+
+    @property
     def contaminated_weight(self) -> float | None:
         """The weight on contaminated shards; None where it is not known."""
         if self.weights is None or self.contaminated is None:

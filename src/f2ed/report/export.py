@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from f2ed.records import RoundRecord
 from f2ed.records.columns import COUNTS, NUMBERS, numbers
 from f2ed.records.intake import RecordedRun
 from f2ed.report.arms import arms, flat
+from f2ed.report.sinks import EventFile
 
 __all__ = ["rows", "write_csv", "write_parquet", "write_tensorboard"]
 
@@ -66,27 +66,14 @@ def write_tensorboard(runs: Sequence[RecordedRun], folder: Path) -> int:
 
     A run's second export replaces the first.
     """
-    try:
-        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  an optional dependency
-        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415  an optional dependency
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415  an optional dependency
-    except ModuleNotFoundError:
-        raise MissingExtra("TensorBoard", "tensorboard") from None
     _some(runs)
     count = 0
     for run in runs:
-        where = folder / Path(run.file).with_suffix("")
-        for old in where.glob("events.out.tfevents.*"):
-            old.unlink()
-        writer = EventFileWriter(str(where))
-        clock = _began(run)
+        events = EventFile(folder / Path(run.file).with_suffix(""), run.header)
         for record in run.rounds:
-            clock += record.seconds.total
-            found = {name: value for name, value in numbers(record).items() if value is not None}
-            values = [Summary.Value(tag=_tag(name), simple_value=float(value)) for name, value in found.items()]
-            writer.add_event(Event(wall_time=clock, step=record.round, summary=Summary(value=values)))
-            count += len(values)
-        writer.close()
+            events.send(record)
+        events.close(finished=True)
+        count += events.count
     return count
 
 
@@ -105,16 +92,3 @@ def _texts(record: RoundRecord) -> dict[str, str]:
         "excluded": "; ".join(f"{shard}: {why}" for shard, why in record.excluded.items()),
         "weights": " ".join(f"{weight:.6g}" for weight in record.weights or ()),
     }
-
-
-def _tag(name: str) -> str:
-    stage, _, rest = name.partition("seconds_")
-    return f"seconds/{rest}" if rest else f"round/{stage}"
-
-
-def _began(run: RecordedRun) -> float:
-    """Return when the run began; events without a known beginning begin with the epoch."""
-    try:
-        return datetime.fromisoformat(run.header.started).timestamp()
-    except ValueError:
-        return 0.0

@@ -4,29 +4,28 @@ A name such as `"krum"` stands for `{kind = "krum"}`, and settings that follow f
 that needs a `contamination` gets m/p, the share of contaminated shards if every malicious client is in its own.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Annotated, Any, Literal, final, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, final
 
 import msgspec
 from msgspec import Meta
 
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
-from f2ed.core.randomness import stream
-from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
+from f2ed.estimators import AnyEstimator
 from f2ed.guarantees import safe_k
 from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
-from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.estimator_defaults import check_rows, completed
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
@@ -42,11 +41,25 @@ PLUGINS: dict[str, Any] = {
     "attack": AnyAttack,
     "estimator": AnyEstimator,
     "schedule": Schedule,
+    "server_optimizer": AnyServerOptimizer,
 }
 """The settings that name a plug-in, and the registry of each."""
 
-_STAND_INS = {"data": {"kind": "synthetic"}, "partition": {"kind": "iid"}, "attack": {"kind": "gaussian"}}
+_STAND_INS = {
+    "data": {"kind": "synthetic"},
+    "partition": {"kind": "iid"},
+    "attack": {"kind": "gaussian"},
+    "server_optimizer": {"kind": "fedavg"},
+}
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
+
+_ABSENT: dict[str, tuple[Any, ...]] = {
+    "attack": ("none",),
+    "dp": ("none",),
+    "loss": ("cross-entropy", {"kind": "cross-entropy"}),
+    "server_optimizer": ("fedavg", {"kind": "fedavg"}, plain(FedAvg())),
+}
+"""What is the same as leaving a setting out."""
 
 
 @final
@@ -70,9 +83,13 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attack_from: Annotated[int, Meta(ge=0)] = 0
     """The first round of the attack, counted from 0; until then malicious clients train honestly."""
     estimator: AnyEstimator
+    root: Count | None = None
+    """The number of samples that the server holds itself and trusts, for estimators that use a trusted update."""
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
     schedule: Schedule = Fixed()
+    server_optimizer: AnyServerOptimizer | None = None
+    """What makes a step of the robust mean; by default (FedAvg) the mean is the step."""
     rounds: Count
     start: str | None = None
     """A saved model (safetensors) to start from; by default the weights are drawn from the seed."""
@@ -95,6 +112,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def task(self) -> Loss:
         """The loss."""
         return self.loss or CROSS_ENTROPY
+
+    @property
+    def server(self) -> ServerOptimizer:
+        """The server optimizer."""
+        return self.server_optimizer or FedAvg()
 
     @property
     def sharded(self) -> bool:
@@ -132,11 +154,13 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
     outline = msgspec.structs.replace(_with_k(given | {"estimator": {"kind": "mean"}}), **own)
     if is_own(estimator, "estimator"):
-        _check_rows(estimator, outline.rows)
+        check_rows(estimator, outline.rows)
         return msgspec.structs.replace(outline, estimator=estimator)
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
-    return msgspec.structs.replace(outline, estimator=_completed(estimator, outline))
+    return msgspec.structs.replace(
+        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.malicious)
+    )
 
 
 def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
@@ -163,9 +187,7 @@ def _plain(value: Any, name: str) -> Any:
         return path if name == "metric" else {"kind": IMPORTED, "factory": path}
     if isinstance(value, msgspec.Struct):
         value = plain(value, name)
-    if name in {"attack", "dp"} and value == "none":
-        return None
-    if name == "loss" and value in ("cross-entropy", {"kind": "cross-entropy"}):
+    if value in _ABSENT.get(name, ()):
         return None
     if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
         return {"noise_multiplier": value}
@@ -210,83 +232,3 @@ def _convert(given: dict[str, Any]) -> Experiment:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
         raise ConfigError(explain(str(error), given, Experiment)) from None
-
-
-def _completed(table: dict[str, Any], outline: Experiment) -> AnyEstimator:
-    """Fill in the contamination where it is left out: the worst case, or the most that the rule tolerates if less."""
-    rows = outline.rows
-    if not any(_left_out(table, rows)):
-        estimator = _estimator(table)
-        _check_rows(estimator, rows)
-        return estimator
-    refusal: ConfigError | None = None
-    for count in range(min(outline.malicious, (rows - 1) // 2), -1, -1):
-        estimator = _estimator(_filled(table, count, rows))
-        try:
-            _check_rows(estimator, rows)
-        except ConfigError as error:
-            refusal = error
-        else:
-            return estimator
-    raise refusal or ConfigError(f"estimator: found {rows} rows; at least 1 is needed")
-
-
-def _estimator(table: dict[str, Any]) -> AnyEstimator:
-    if factory_of(table, "estimator") is not None:
-        return made(table, "estimator")  # type: ignore[no-any-return]  # of your own, in no registry
-    if is_own(inner := table.get("inner"), "inner") or factory_of(inner, "inner") is not None:
-        own = inner if is_own(inner, "inner") else made(inner, "inner")
-        return msgspec.structs.replace(_estimator(table | {"inner": {"kind": "mean"}}), inner=own)
-    try:
-        return msgspec.convert(table, AnyEstimator)  # type: ignore[no-any-return]  # a union is no type to mypy
-    except msgspec.ValidationError as error:
-        given = {"estimator": table}
-        text = str(error).replace("`$", "`$.estimator") if "`$" in str(error) else f"{error} - at `$.estimator`"
-        raise ConfigError(explain(text, given, Experiment)) from None
-
-
-@cache
-def _check_rows(estimator: Estimator, rows: int) -> None:
-    """Try the estimator on a few numbers; refuse it if it does not work with this many rows."""
-    try:
-        estimator(stream(0, "try out").standard_normal((rows, 4)), tensors=(4,), rng=stream(0, "lots"))
-    except ConfigError as error:
-        raise ConfigError(f"estimator: {error}") from None
-
-
-@cache
-def _rules() -> dict[str, type[Estimator]]:
-    return {kind.__struct_config__.tag: kind for kind in get_args(AnyEstimator)}
-
-
-def _rule(table: dict[str, Any]) -> type[Estimator]:
-    """Return the class of a rule; a function that makes one counts as a rule without a bound."""
-    factory = factory_of(table, "estimator")
-    if factory is not None:
-        return factory if isinstance(factory, type) and issubclass(factory, Estimator) else Mean
-    return _rules().get(table.get("kind", ""), Mean)
-
-
-def _stated(table: dict[str, Any]) -> dict[str, Any]:
-    """Return where the settings of a rule stand: in its table, or in `settings` for one of your own."""
-    return table.setdefault("settings", {}) if table.get("kind") == IMPORTED else table
-
-
-def _left_out(table: dict[str, Any], rows: int) -> Iterator[str]:
-    if issubclass(_rule(table), BoundedEstimator) and not {"contamination", "f"} & _stated(table).keys():
-        yield "contamination"
-    if isinstance(table.get("inner"), dict):
-        yield from _left_out(table["inner"], rows)
-
-
-def _filled(table: dict[str, Any], malicious: int, rows: int) -> dict[str, Any]:
-    rule = _rule(table)
-    filled = dict(table)
-    if table.get("kind") == IMPORTED:
-        filled["settings"] = dict(_stated(table))
-    if issubclass(rule, BoundedEstimator) and "f" not in _stated(filled):
-        _stated(filled).setdefault("contamination", malicious / rows)
-    if isinstance(table.get("inner"), dict):
-        inner_rows = rule.inner_rows(rows, table)
-        filled["inner"] = _filled(table["inner"], min(malicious, (inner_rows - 1) // 2), inner_rows)
-    return filled

@@ -4,8 +4,8 @@
     estimator = { kind = "imported", factory = "mine:MyRule", settings = { contamination = 0.2 } }
     estimator = "my-rule"          # a package's entry point in the group f2ed.estimator
 
-A plug-in of your own is a frozen struct like those of the registries: it derives from `Estimator`, `Attack`, `Dataset`
-or `Partitioner`. Models are any `nn.Module`, losses and metrics any function of outputs and targets.
+A plug-in of your own is a frozen struct like those of the registries: it derives from `Estimator`, `Attack`, `Dataset`,
+`Partitioner` or `ServerOptimizer`. Models are any `nn.Module`, losses and metrics any function of outputs and targets.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ from f2ed.learning import AnyDataset, AnyPartition
 from f2ed.learning.datasets import Dataset
 from f2ed.learning.models import Imported
 from f2ed.learning.partition import Partitioner
+from f2ed.protocol.aggregation import AnyServerOptimizer, ServerOptimizer
 
 __all__ = [
     "IMPORTED",
@@ -43,6 +44,7 @@ _BASES: dict[str, tuple[Any, Any]] = {
     "attack": (Attack, AnyAttack),
     "data": (Dataset, AnyDataset),
     "partition": (Partitioner, AnyPartition),
+    "server_optimizer": (ServerOptimizer, AnyServerOptimizer),
 }
 """By setting: what a plug-in derives from, and the registry."""
 

@@ -33,6 +33,7 @@ from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded, Unsharded
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
+from f2ed.simulation.root_updates import RootUpdates
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -125,7 +126,13 @@ class Simulation:
         self._open = (
             Sharded(experiment, self.digest[:16], self._assignments, workers) if experiment.sharded else Unsharded()
         )
-        self._server_step = ServerStep(experiment.estimator, tensors=cohort.layout.sizes, seed=seed)
+        self._root = RootUpdates.of(experiment, cohort, self.data.train)
+        self._server_step = ServerStep(
+            experiment.estimator,
+            optimizer=experiment.server,
+            tensors=cohort.layout.sizes,
+            seed=seed,
+        )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
         attackers = () if self._adversary is None else self.malicious
         self._record = Recorder(experiment, self._assignments, attackers)
@@ -173,9 +180,11 @@ class Simulation:
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
         del updates
+        root = None if self._root is None else self._root(state)
         with watch("estimate"):
-            result = self._server_step(opened.matrix, state.step, round_=state.round)
-            moved = None if result.estimate is None else torch.as_tensor(result.estimate.mean).to(self.device)
+            names = [assignment.name(shard) for shard in opened.shards]
+            result = self._server_step(opened.matrix, state.step, round_=state.round, names=names, root=root)
+            moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)

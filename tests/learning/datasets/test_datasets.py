@@ -7,7 +7,19 @@ import pytest
 import torch
 
 from f2ed.core.errors import ConfigError
-from f2ed.learning.datasets import ARCHIVES, AnyDataset, Digits, FashionMnist, Mnist, Samples, Synthetic
+from f2ed.learning.datasets import (
+    ARCHIVES,
+    Adult,
+    AnyDataset,
+    Cifar10,
+    Digits,
+    FashionMnist,
+    Mnist,
+    Newsgroups,
+    Samples,
+    Shakespeare,
+    Synthetic,
+)
 
 COMPUTED = [Digits(), Synthetic(), Synthetic(train=33, test=7, classes=3, side=5, noise=0.1, seed=4)]
 
@@ -52,7 +64,8 @@ def test_a_wrong_setting_is_refused_with_its_path():
 
 
 def test_the_archives_are_those_of_the_data_sets():
-    assert [archive.name for archive in ARCHIVES] == [kind.__struct_config__.tag for kind in (Mnist, FashionMnist)]
+    kinds = (Mnist, FashionMnist, Cifar10, Shakespeare, Newsgroups, Adult)
+    assert [archive.name for archive in ARCHIVES] == [*(kind.__struct_config__.tag for kind in kinds), "minilm"]
 
 
 def test_as_many_labels_as_images_are_wanted():

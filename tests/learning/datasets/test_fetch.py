@@ -22,13 +22,13 @@ def mirror(monkeypatch):
     def download(host, name, to, progress):
         if host not in served:
             raise OSError(f"{host} cannot be reached")
-        path = to / f"{name}.gz"
-        path.write_bytes(served[host][name])
-        progress(path.name, len(served[host][name]), None)
+        path = to / name
+        path.write_bytes(served[host][name.removesuffix(".gz")])
+        progress(path.name, path.stat().st_size, None)
         return path
 
-    monkeypatch.setattr(fetch, "_check_reachable", quiet)
-    monkeypatch.setattr(fetch, "_download", download)
+    monkeypatch.setattr(fetch, "check_reachable", quiet)
+    monkeypatch.setattr(fetch, "download", download)
     return served
 
 
@@ -61,7 +61,7 @@ def wheel(monkeypatch, members):
             for name, content in members.items():
                 packed.writestr(name, content)
 
-    monkeypatch.setattr(fetch, "_pip_download", download)
+    monkeypatch.setattr(fetch, "pip_download", download)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -84,5 +84,5 @@ def test_a_wheel_without_the_right_files_is_refused(tmp_path, monkeypatch, membe
 def test_pips_reason_is_passed_on(tmp_path, monkeypatch):
     monkeypatch.setattr(fetch.sys, "executable", "false")
     with pytest.raises(FetchError, match=r"pip could not download tiny-package==1\.0: no reason given"):
-        fetch._pip_download(TINY.wheel.requirement, TINY.wheel.sha256, tmp_path)
+        fetch.pip_download(TINY.wheel.requirement, TINY.wheel.sha256, tmp_path)
     assert "--hash=sha256:0000" in (tmp_path / "requirements.txt").read_text()

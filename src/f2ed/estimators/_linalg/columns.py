@@ -7,13 +7,17 @@ NumPy's own sort, on the transposed block. On a GPU torch sorts.
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
-from f2ed.core.arrays import Array, namespace
+from f2ed.core.arrays import Array, like, namespace
 from f2ed.estimators._linalg.gram import NotFiniteError
 
-__all__ = ["median", "nearest", "sort"]
+__all__ = ["median", "nearest", "sort", "weighted_median", "weighted_middle"]
+
+Vector = npt.NDArray[np.float64]
 
 _NETWORK_ROWS = 64  # beyond this NumPy's sort is as fast
+_ROUNDING = 1e-6  # of the whole weight, which float32 blurs
 
 
 def sort(block: Array) -> list[Array]:
@@ -65,6 +69,42 @@ def nearest(ordered: list[Array], keep: int) -> Array:
     for i in range(keep, drop):  # only where less than half is kept: gained, and not lost again
         total = total + xp.where(moves[i - keep] & ~moves[i], ordered[i], 0)
     return total / keep
+
+
+def weighted_middle(block: Array, weights: Vector, cut: float) -> Array:
+    """Return the mean of each column without the smallest and largest values that have a weight of `cut` on each side.
+
+    A value on the border counts in part. If nothing is left it is the weighted median: the value that holds half of the
+    weight, or the mean of two where one ends there.
+    """
+    xp = namespace(block)
+    ordered, order = _argsort(block)
+    if not bool(xp.isfinite(ordered[[0, -1]]).all()):
+        raise NotFiniteError
+    sizes = like(block, weights)[order]
+    ends = xp.cumsum(sizes, 0)
+    total = float(weights.sum())
+    if 2 * cut >= total * (1 - _ROUNDING):
+        half, slack = total / 2, total * _ROUNDING
+        below, above = (ends < half - slack).sum(0), (ends <= half + slack).sum(0)
+        places = xp.arange(block.shape[1]) if xp is np else xp.arange(block.shape[1], device=block.device)
+        return ordered[below, places] / 2 + ordered[above, places] / 2
+    inside = xp.clip(xp.minimum(ends, ends * 0 + (total - cut)) - xp.maximum(ends - sizes, ends * 0 + cut), 0, None)
+    return (inside * ordered).sum(0) / inside.sum(0)
+
+
+def weighted_median(values: Vector, weights: Vector) -> float:
+    """Return the weighted median of a few numbers."""
+    return float(weighted_middle(values[:, None], weights, float(weights.sum()) / 2)[0])
+
+
+def _argsort(block: Array) -> tuple[Array, Array]:
+    xp = namespace(block)
+    if xp is not np:
+        found = xp.sort(block, dim=0)
+        return found.values, found.indices
+    order = np.argsort(block, axis=0)
+    return np.take_along_axis(block, order, axis=0), order
 
 
 @cache

@@ -38,6 +38,8 @@ class Rows(ABC):
     rng: np.random.Generator
     separate: bool = True
     """Whether every row is one of those given, whole, as opposed to a mixture of several or a section of one."""
+    prior: Vector | None
+    """The weight that each row counts with, [n]; None where all count the same."""
 
     @abstractmethod
     def block(self, columns: slice) -> Array:
@@ -130,9 +132,9 @@ class Rows(ABC):
         """Return only the selected rows."""
         return _Selected(self, index)
 
-    def mix(self, weights: Vector) -> "Rows":
-        """Return the rows `weights @ self`; each row of the weights must sum to one."""
-        return _Mixed(self, weights)
+    def mix(self, weights: Vector, prior: Vector | None = None) -> "Rows":
+        """Return the rows `weights @ self`; each row of the weights must sum to one, and counts with its prior."""
+        return _Mixed(self, weights, prior)
 
     def scale(self, factors: Vector) -> "Rows":
         """Return each row times its own factor."""
@@ -151,10 +153,11 @@ class Matrix(Rows):
         reputation: Vector | None = None,
         tensors: Sequence[int] | None = None,
         rng: np.random.Generator | None = None,
+        prior: Vector | None = None,
         separate: bool = True,
     ) -> None:
         self.n, self.matrix, self.previous, self.tensors = int(matrix.shape[0]), matrix, previous, tensors
-        self.root, self.reputation, self.separate = root, reputation, separate
+        self.root, self.reputation, self.prior, self.separate = root, reputation, prior, separate
         self.rng = rng or np.random.default_rng(0)
 
     def block(self, columns: slice) -> Array:
@@ -164,7 +167,9 @@ class Matrix(Rows):
     def section(self, columns: slice | Index) -> Rows:
         """Restrict the previous estimate and the root update too."""
         previous, root = (None if each is None else each[columns] for each in (self.previous, self.root))
-        return Matrix(self.matrix[:, columns], previous=previous, root=root, rng=self.rng, separate=False)
+        return Matrix(
+            self.matrix[:, columns], previous=previous, root=root, rng=self.rng, prior=self.prior, separate=False
+        )
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum, or a copy of the row that has all the weight."""
@@ -181,6 +186,7 @@ class _Derived(Rows):
         self.n, self.source, self.matrix = n, source, source.matrix
         self.previous, self.tensors, self.rng = source.previous, source.tensors, source.rng
         self.root, self.reputation, self.separate = source.root, source.reputation, source.separate
+        self.prior = source.prior
 
 
 class _Selected(_Derived):
@@ -188,6 +194,7 @@ class _Selected(_Derived):
         super().__init__(source, len(index))
         self.index = index
         self.reputation = None if source.reputation is None else source.reputation[index]
+        self.prior = None if source.prior is None else source.prior[index]
 
     def block(self, columns: slice) -> Array:
         return self.source.block(columns)[self.index]
@@ -197,16 +204,17 @@ class _Selected(_Derived):
 
 
 class _Mixed(_Derived):
-    def __init__(self, source: Rows, weights: Vector) -> None:
+    def __init__(self, source: Rows, weights: Vector, prior: Vector | None) -> None:
         super().__init__(source, len(weights))
         self.weights, self.reputation, self.separate = weights, None, False
+        self.prior = prior
 
     def block(self, columns: slice) -> Array:
         block = self.source.block(columns)
         return like(block, self.weights) @ block
 
     def section(self, columns: slice | Index) -> Rows:
-        return self.source.section(columns).mix(self.weights)
+        return self.source.section(columns).mix(self.weights, self.prior)
 
     @cached_property
     def gram(self) -> Vector:

