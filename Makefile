@@ -29,8 +29,8 @@ $(VENV)/.browser: $(VENV)/.dev
 $(VENV)/.deployment: $(VENV)/.dev
 	$(PIP) 'flwr[simulation]==1.41.0'
 	@touch $@
-$(VENV)/.sinks: $(VENV)/.dev
-	$(PIP) --group sinks
+$(VENV)/.integrations: $(VENV)/.dev
+	$(PIP) --group integrations
 	@touch $@
 $(VENV)/.bench: $(VENV)/.train benchmarks/requirements.txt
 	$(PIP) --editable '.[train,report,flower]' --group bench
@@ -60,9 +60,10 @@ test-browser: $(VENV)/.browser ## test the report page in Chromium (installed wh
 test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
 	$(BIN)/pytest tests/real_deployment
 
-test-nightly: $(VENV)/.deployment $(VENV)/.sinks ## run what is too slow for every change, and every deployment test
+test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow for every change, and every deployment test
 	$(BIN)/pytest -m nightly || [ $$? -eq 5 ] # 5: none outside that folder
-	$(BIN)/pytest -m '' tests/real_deployment tests/report/test_sinks.py
+	$(BIN)/pytest -m '' tests/real_deployment
+	$(BIN)/pytest tests/report/test_sinks.py tests/learning/test_other_libraries.py # with what only the night installs
 
 # In an environment of its own: mutmut 3.8 needs an older pytest than the tests.
 mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices

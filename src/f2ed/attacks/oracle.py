@@ -53,19 +53,28 @@ def _stand_ins(scene: Scene) -> npt.NDArray[np.intp]:
     return np.arange(scene.n - scene.m) % len(scene.honest)
 
 
+def _prior(scene: Scene) -> npt.NDArray[np.float64] | None:
+    """Return the weights of all rows; None where they are equal."""
+    if scene.weights is None:
+        return None
+    honest, own = scene.weights
+    every = np.concatenate([honest[_stand_ins(scene)], own])
+    return None if (every == every[0]).all() else every
+
+
 def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float], float]:
     """Compute the gain from inner products alone."""
     rows = _stand_ins(scene)
     along = scene.along(step)[rows]
     gram = np.zeros((scene.n, scene.n))
-    honest = len(rows)
+    honest, prior = len(rows), _prior(scene)
     gram[:honest, :honest] = gram_of(scene.squares)[np.ix_(rows, rows)]
 
     def gain(distance: float) -> float:
         gram[honest:, :honest] = distance * along
         gram[:honest, honest:] = gram[honest:, :honest].T
         gram[honest:, honest:] = distance**2
-        weights = rule.weigh(gram).weights
+        weights = (rule.weigh(gram) if prior is None else rule.weigh(gram, prior)).weights
         return float(weights[:honest] @ along + weights[honest:].sum() * distance)
 
     return gain
@@ -78,7 +87,8 @@ def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
 
     def gain(distance: float) -> float:
         rows[len(honest) :] = scene.mean + distance * step
-        estimate = scene.view.estimator(rows, tensors=scene.view.tensors, root=scene.mean)
+        view = scene.view
+        estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)
 
     return gain

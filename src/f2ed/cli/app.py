@@ -14,6 +14,7 @@ GROUPS = {
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
     "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator", "log"),
+    "Operate": ("doctor", "health", "metrics"),
 }
 """The commands as `f2ed --help` shows them, each in the module of its name."""
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.core.settings import Settings
+from f2ed.learning.portions import Indices, assign_portions, draw_labels, labels_for, portions_of
 
 __all__ = [
     "AnyPartition",
     "Assigned",
     "Dirichlet",
+    "FlwrDatasets",
     "Iid",
     "Natural",
     "NeighboringClasses",
@@ -25,7 +27,7 @@ __all__ = [
     "Pathological",
 ]
 
-Indices = NDArray[np.int64]
+Setting = bool | int | float | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +103,10 @@ class Pathological(Partitioner, frozen=True, tag="pathological"):
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Assign labels first, then equal portions of each."""
-        present, counts = _labels_for(labels, self.classes_per_client)
-        chosen = _draw_labels(len(present), self.classes_per_client, clients, rng)
-        portions = _portions(chosen, counts)
-        return _assign_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
+        present, counts = labels_for(labels, self.classes_per_client)
+        chosen = draw_labels(len(present), self.classes_per_client, clients, rng)
+        portions = portions_of(chosen, counts)
+        return assign_portions(labels, chosen, np.full_like(portions, portions[chosen].min()), rng)
 
 
 class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
@@ -119,9 +121,9 @@ class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
 
     def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
         """Assign labels cyclically, then equal portions of each."""
-        present, counts = _labels_for(labels, self.classes_per_client)
+        present, counts = labels_for(labels, self.classes_per_client)
         chosen = (np.arange(clients)[:, None] + np.arange(self.classes_per_client)) % len(present)
-        return _assign_portions(labels, chosen, _portions(chosen, counts), rng)
+        return assign_portions(labels, chosen, portions_of(chosen, counts), rng)
 
 
 class Natural(Partitioner, frozen=True, tag="natural"):
@@ -217,50 +219,55 @@ class Assigned(Partitioner, frozen=True, tag="assigned"):
             raise ConfigError(f"{self.file} must be a JSON list of lists of sample numbers: {wrong}") from None
 
 
-AnyPartition = Iid | Natural | Pathological | NeighboringClasses | Dirichlet | Assigned
+class FlwrDatasets(Partitioner, frozen=True, tag="flwr-datasets"):
+    """A partitioner of flwr-datasets by its class name, such as `DirichletPartitioner`, with its own `settings`.
 
-
-def _labels_for(labels: Indices, each: int) -> tuple[Indices, Indices]:
-    """Return the labels of the data and their counts; refuse if there are too few labels for a client."""
-    present, counts = np.unique(labels, return_counts=True)
-    if each > len(present):
-        raise ConfigError(
-            f"found classes_per_client = {each}, but the data has {len(present)} classes; use at most {len(present)}"
-        )
-    return present, counts
-
-
-def _draw_labels(labels: int, each: int, clients: int, rng: np.random.Generator) -> Indices:
-    """Return `[clients, each]` distinct labels, every label used equally often to within one.
-
-    Each client takes the labels least used so far, ties broken at random, which keeps the counts within one of each
-    other at every step.
+    `num_partitions`, `partition_by` and `seed` are filled in where the partitioner takes them; the label's column is
+    called "label".
     """
-    uses = np.zeros(labels, dtype=np.int64)
-    chosen = np.empty((clients, each), dtype=np.int64)
-    for client in range(clients):
-        chosen[client] = np.lexsort((rng.random(labels), uses))[:each]
-        uses[chosen[client]] += 1
-    return chosen[rng.permutation(clients)]
+
+    by_label: ClassVar[bool] = True
+
+    partitioner: str = "IidPartitioner"
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        """Hash the settings too, which a dictionary does not do by itself."""
+        return hash((self.partitioner, tuple(sorted(self.settings.items()))))
+
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Let the partitioner divide a table of the labels, and read off the rows."""
+        try:
+            from datasets import Dataset  # noqa: PLC0415  an optional dependency
+            from flwr_datasets import partitioner as library  # noqa: PLC0415  an optional dependency
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "partition: flwr-datasets needs the package flwr-datasets, which is not installed; "
+                "pip install flwr-datasets"
+            ) from None
+        factory = getattr(library, self.partitioner, None)
+        if factory is None or not self.partitioner.endswith("Partitioner"):
+            known = ", ".join(sorted(name for name in library.__all__ if name.endswith("Partitioner")))
+            raise ConfigError(f"flwr-datasets has no {self.partitioner}; it has {known}")
+        partitioner = self._made(factory, clients, int(rng.integers(2**31)))
+        partitioner.dataset = Dataset.from_dict({"label": labels, "row": np.arange(len(labels))})
+        try:
+            if partitioner.num_partitions != clients:
+                made = partitioner.num_partitions
+                raise ConfigError(f"{self.partitioner} makes {made} partitions for {clients} clients; make them agree")
+            return [np.asarray(partitioner.load_partition(client)["row"], np.int64) for client in range(clients)]
+        except ValueError as error:
+            raise ConfigError(f"{self.partitioner}: {error}") from None
+
+    def _made(self, factory: Any, clients: int, seed: int) -> Any:
+        """Build the partitioner with what it takes of the usual arguments."""
+        arguments = factory.__init__.__code__.co_varnames[: factory.__init__.__code__.co_argcount]
+        usual = {"num_partitions": clients, "partition_by": "label", "seed": seed}
+        stated = {name: value for name, value in usual.items() if name in arguments} | self.settings
+        try:
+            return factory(**stated)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.partitioner} with {stated}: {error}") from None
 
 
-def _portions(chosen: Indices, counts: Indices) -> Indices:
-    """Return how many samples of each label every client with that label gets."""
-    return counts // np.maximum(np.bincount(chosen.ravel(), minlength=len(counts)), 1)
-
-
-def _assign_portions(labels: Indices, chosen: Indices, portions: Indices, rng: np.random.Generator) -> list[Indices]:
-    """Give each client the portion of each of its `chosen` labels; no sample goes to two."""
-    if portions[chosen].min() == 0:
-        raise ConfigError(
-            f"{len(labels)} samples are too few for {len(chosen)} clients with {chosen.shape[1]} labels each: "
-            "one label has fewer samples than clients; use fewer clients or labels per client"
-        )
-    piles = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
-    taken = np.zeros(len(piles), dtype=np.int64)
-    assigned = []
-    for mine in chosen:
-        parts = [piles[label][taken[label] : taken[label] + portions[label]] for label in mine]
-        taken[mine] += portions[mine]
-        assigned.append(rng.permutation(np.concatenate(parts)))
-    return assigned
+AnyPartition = Iid | Natural | Pathological | NeighboringClasses | Dirichlet | Assigned | FlwrDatasets

@@ -55,6 +55,7 @@ _STAND_INS = {
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
     "server_optimizer": ("fedavg", {"kind": "fedavg"}, plain(FedAvg())),
@@ -77,6 +78,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    client_weights: Literal["equal", "samples"] | None = None
+    """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
+    max_weight: Count | None = None
+    """With weights by samples, clients with more samples than this count as if they had this many."""
     malicious: Annotated[int, Meta(ge=0)] = 0
     """The number of malicious clients; without an attack they train honestly."""
     attack: AnyAttack | None = None
@@ -180,7 +185,7 @@ def _plain(value: Any, name: str) -> Any:
     if is_own(value, name):
         check_hashable(value, name)
         return value
-    if name == "data" and isinstance(value, tuple | list | Data):
+    if name == "data" and (isinstance(value, tuple | list | Data) or _are_splits(value)):
         value = Given.of(value)
     if name in {"model", "loss", "metric"} and callable(value) and not isinstance(value, msgspec.Struct):
         path = named(value, name)
@@ -204,6 +209,11 @@ def _plain(value: Any, name: str) -> Any:
         if name == "schedule" and "kind" in value:
             value["type"] = value.pop("kind")
     return value
+
+
+def _are_splits(value: Any) -> bool:
+    """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:

@@ -44,7 +44,11 @@ def test_the_first_mirror_that_answers_is_used_and_the_others_are_skipped(tmp_pa
     assert len(progress) == 4
 
 
-@pytest.mark.parametrize("bad", [GOOD["t10k-labels-idx1-ubyte"][:-3], gzip.compress(b"<html>"), b""])
+@pytest.mark.parametrize(
+    "bad",
+    [GOOD["t10k-labels-idx1-ubyte"][:-3], gzip.compress(b"<html>"), b""],
+    ids=["cut off", "a page", "empty"],
+)
 def test_a_mirror_with_one_wrong_file_leaves_nothing_behind(tmp_path, mirror, bad):
     mirror[TINY.mirrors[0]] = GOOD | {"t10k-labels-idx1-ubyte": bad}
     said = []

@@ -8,6 +8,7 @@ from f2ed.learning.datasets.cifar10 import CIFAR10, Cifar10
 from f2ed.learning.datasets.digits import Digits
 from f2ed.learning.datasets.fashion_mnist import FASHION_MNIST, FashionMnist
 from f2ed.learning.datasets.files import Csv, ImageFolder, Npz, Parquet
+from f2ed.learning.datasets.frameworks import HuggingFace
 from f2ed.learning.datasets.given import Given
 from f2ed.learning.datasets.mnist import MNIST, Mnist
 from f2ed.learning.datasets.newsgroups import MINILM, NEWSGROUPS, Newsgroups
@@ -32,6 +33,7 @@ __all__ = [
     "Digits",
     "FashionMnist",
     "Given",
+    "HuggingFace",
     "ImageFolder",
     "Mnist",
     "Newsgroups",
@@ -55,6 +57,7 @@ AnyDataset = (
     | Csv
     | Parquet
     | ImageFolder
+    | HuggingFace
     | Given
 )
 

@@ -1,10 +1,12 @@
 """Data given by value in Python: arrays, tensors or a `Data`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, quiet
+from f2ed.learning.datasets.frameworks import is_dataset, paired
 from f2ed.learning.datasets.tables import data_of
 
 __all__ = ["Given"]
@@ -19,12 +21,19 @@ class Given(Dataset, frozen=True, tag="given"):
 
     @classmethod
     def of(cls, data: Any) -> "Given":
-        """Keep data for this process: a `Data`, or four arrays or tensors."""
+        """Keep data for this process: a `Data`, four arrays or tensors, or a training and a test set.
+
+        These are map-style sets of torch or of `datasets`; a `DatasetDict` with `train` and `test` counts as two.
+        """
+        if isinstance(data, Mapping) and {"train", "test"} <= data.keys():
+            data = (data["train"], data["test"])
+        if isinstance(data, tuple | list) and len(data) == 2 and all(map(is_dataset, data)):
+            data = paired(*data)
         if not isinstance(data, Data):
             if not (isinstance(data, tuple | list) and len(data) == 4):
                 raise ConfigError(
-                    f"data: found a {type(data).__name__}; give (samples, labels, test samples, test labels), a name "
-                    'such as "digits", or a table with a kind'
+                    f"data: found a {type(data).__name__}; give (samples, labels, test samples, test labels), two "
+                    'torch data sets, a name such as "digits", or a table with a kind'
                 )
             data = data_of(*data)
         _HELD[data.sha256] = data
