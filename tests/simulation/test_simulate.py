@@ -287,7 +287,7 @@ def test_the_number_of_workers_changes_nothing(model):
     assert found[0] == found[1]
 
 
-INNER = dict.fromkeys(("sections", "nnm", "arc", "median-clipping", "sign-vote", "root-veto"), {}) | {
+INNER = {key: {} for key in ("sections", "nnm", "arc", "median-clipping", "sign-vote", "root-veto")} | {
     "bucketing": {"size": 2},
     "clipping": {"radius": 1.0},
     "hard-weights": {"inner": "filter-l2"},

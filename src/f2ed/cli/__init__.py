@@ -18,6 +18,7 @@ _EXTRAS = {
     "mlflow": "mlflow",
     "wandb": "wandb",
     "dp_accounting": "dp",
+    "optuna": "search",
 }
 """Optional packages, and the extra of f2ed that installs them."""
 

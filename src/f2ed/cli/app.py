@@ -10,7 +10,7 @@ import f2ed
 __all__ = ["GROUPS", "app"]
 
 GROUPS = {
-    "Research": ("run", "list", "data", "reproduce"),
+    "Research": ("run", "search", "list", "data", "reproduce"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
     "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator", "log"),

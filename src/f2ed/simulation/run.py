@@ -32,6 +32,7 @@ from f2ed.simulation.header import digest, header
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded, Unsharded
+from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
 from f2ed.simulation.root_updates import RootUpdates
@@ -112,11 +113,10 @@ class Simulation:
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
         clients = split_samples(self.data.train, partition)
-        picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
-        self.malicious = tuple(sorted(map(int, picked)))
+        self._assignments = Assignments(experiment)
+        self.malicious = malicious_clients(experiment, self._assignments(0).shards)
         weights = client_weights(experiment, partition.sizes)
         self._adversary = self._enlist(clients, weights)
-        self._assignments = Assignments(experiment)
         self._local_updates = LocalUpdates(
             experiment,
             cohort,

@@ -53,6 +53,10 @@ def check(experiment: Experiment) -> None:
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
     _check_root(experiment)
+    if experiment.placement is not None and not experiment.sharded:
+        raise ConfigError(
+            f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
+        )
     if experiment.rows > clients:
         raise ConfigError(
             f"shards: found {experiment.rows} shards for {clients} clients; use at most {clients // _MIN_CROWD}"
