@@ -84,7 +84,7 @@ class Fight:
         return replace(upload, complaints=tuple(complaints))
 
     def check(self, blame):
-        check_blame(blame, self.shard.terms, self.shard.roster, self.advertised.get(blame.clients[0]))
+        check_blame(blame, self.shard.terms, self.shard.roster)
 
     def opens_exactly(self):
         return self.shard.total_of(self.outcome) == self.shard.sum_of(self.outcome.survivors)
@@ -271,6 +271,9 @@ def test_shares_of_no_secret_are_evidence_by_themselves(step):
         replace(blame, evidence=(rest[0], *rest)),
         replace(blame, evidence=(replace(first, share=bytes(33)), *rest)),
         replace(blame, evidence=(replace(first, recipient=DEALER), *rest)),
+        replace(blame, evidence=(replace(first, recipient=99), *rest)),
+        replace(blame, advertisement=b""),
+        replace(blame, clients=(DEALER, 5)),
     ):
         with pytest.raises(PeerError):
             fight.check(wrong)

@@ -39,6 +39,16 @@ def test_unions_of_groups_are_counted_and_need_no_limit(sets):
     assert sets.count(EVERYONE) == 4
 
 
+@pytest.mark.parametrize("groups", [PAIRS.groups, ((1, 2, 3), (4, 5, 6), (7,), (8,))])
+def test_groups_that_are_too_small_to_hide_a_member_are_limited_too(sets, groups):
+    """Two honest members and a colluder: the difference of two sums over pairs is one client."""
+    small, terms = replace(sets, least=3), replace(TERMS, groups=groups)
+    small.confirm(terms, EVERYONE)
+    small.confirm(terms, EVERYONE[:-1])
+    with pytest.raises(Refusal, match="A roster with groups of 3 or more needs no such limit"):
+        small.confirm(terms, EVERYONE[:-2])
+
+
 def test_every_shard_has_a_count_of_its_own(sets):
     sets.confirm(TERMS, without(8))
     assert sets.count(EVERYONE) == 1

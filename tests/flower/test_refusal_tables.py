@@ -37,6 +37,7 @@ OF_A_NODE = [
     "flower/client_mod.py",
     "flower/context.py",
     "flower/handover.py",
+    "flower/legacy.py",
     "flower/pinning.py",
     "flower/selftest.py",
     "protocol/aggregation/contribution.py",
@@ -115,5 +116,5 @@ def test_every_setting_of_a_node_is_explained():
 
 def test_every_setting_of_the_server_is_explained():
     section = PAGE[PAGE.index("## Settings of the server") : PAGE.index("## Operations")]
-    settings = set(inspect.signature(F2ed.__init__).parameters) - {"self"}
+    settings = set(inspect.signature(F2ed.__init__).parameters) - {"self", "others"}
     assert {name for name in settings if f"`{name}`" not in section} == set()

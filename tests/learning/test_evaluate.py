@@ -11,7 +11,7 @@ from f2ed.learning.models import Cnn, ResNet18
 from f2ed.learning.vector import flatten
 
 
-@pytest.mark.parametrize("model", [Cnn(filters=3, hidden=5), ResNet18(width=2)], ids=str)
+@pytest.mark.parametrize("model", [Cnn(filters=3, hidden=5), ResNet18(width=2, norm="batch")], ids=str)
 def test_accuracy_and_loss_are_those_of_one_big_batch(model):
     samples = Synthetic(test=600, classes=3, side=6)().test
     network = model((1, 6, 6), 3, 0).eval()

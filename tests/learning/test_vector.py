@@ -16,13 +16,31 @@ def test_parameters_come_first_then_floating_buffers_and_counts_are_left_out():
     assert (shape.trained, shape.dimension) == (15, 21)
 
 
-@pytest.mark.parametrize("model", [Cnn(filters=2, hidden=3), ResNet18(width=2)], ids=str)
+@pytest.mark.parametrize("model", [Cnn(filters=2, hidden=3), ResNet18(width=2, norm="batch")], ids=str)
 def test_what_is_loaded_is_what_is_flattened(model):
     network = model((1, 8, 8), 2, 0)
     vector = torch.randn(layout(network).dimension)
     load(network, vector)
     assert torch.equal(flatten(network), vector)
     torch.testing.assert_close(torch.cat([t.flatten() for t in layout(network).views(vector).values()]), vector)
+
+
+def test_frozen_parameters_are_neither_trained_nor_sent():
+    network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    network[0].weight.requires_grad_(requires_grad=False)
+    assert layout(network).names == ("0.bias", "1.weight", "1.bias")
+    before = network[0].weight.clone()
+    _, gradient = bind(network)
+    network(torch.ones(4, 2)).sum().backward()
+    assert gradient.tolist()[-1] == 4
+    load(network, torch.full((7,), 5.0))
+    assert torch.equal(network[0].weight, before)
+    assert network[1].weight.eq(5).all()
+
+
+def test_a_model_without_anything_to_train_is_refused():
+    with pytest.raises(ConfigError, match="no parameters that require a gradient"):
+        layout(nn.Linear(2, 2).requires_grad_(requires_grad=False))
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

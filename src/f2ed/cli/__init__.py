@@ -19,6 +19,7 @@ _EXTRAS = {
     "ray": "ray",
     "wandb": "wandb",
     "dp_accounting": "dp",
+    "optuna": "search",
 }
 """Optional packages, and the extra of f2ed that installs them."""
 

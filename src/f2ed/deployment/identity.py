@@ -231,7 +231,7 @@ def deployed(settings: Mapping[str, Any]) -> Identity:
         noise=noise,
         budget=budget,
         rounds=rounds,
-        survivors=SurvivorSets(folder / f"{roster.lineage}.survivors"),
+        survivors=SurvivorSets(folder / f"{roster.lineage}.survivors", least=roster.grouping.hidden + roster.colluders),
         layouts=layouts,
         log=LogFile(folder / f"{roster.lineage}.log", mine.id, key, roster.lineage, roster.digest, roster.serial),
     )

@@ -10,7 +10,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.roster import Roster, round_task
 from f2ed.estimators import Estimator
 from f2ed.guarantees import Guarantee, guarantee
-from f2ed.protocol.aggregation import Protocol, Task
+from f2ed.protocol.aggregation import FedAvg, Protocol, ServerOptimizer, Task
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg.schemes import Clear
@@ -35,6 +35,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     min_shards: int
     """With fewer open shards a round is skipped."""
     secure: bool
+    optimizer: ServerOptimizer = FedAvg()
+    """What makes a step of the robust mean."""
 
     @property
     def protocol(self) -> Protocol:
@@ -99,6 +101,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "key_rounds": roster.key_rounds,
             "secure": self.secure,
             "roster": {"name": roster.name, "serial": roster.serial, "digest": roster.digest.hex()},
+            "server_optimizer": msgspec.to_builtins(self.optimizer),
         }
 
 

@@ -1,7 +1,8 @@
 """The sets of survivors that a node confirmed, over all runs of a federation: the difference of two sums leaks.
 
-Sums over whole groups differ by whole groups, so that their number needs no bound. Where everyone is their own group,
-two sums may differ by one client; the number of different sets is then limited, and a new run does not reset it.
+Sums over whole groups differ by whole groups, so that their number needs no bound where groups are large enough. Where
+the roster accepts `differences`, two sums may differ by one client, or by a group with too few honest members; the
+number of different sets is then limited, and a new run does not reset it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from f2ed.protocol.sharding import ClientId
 __all__ = ["SURVIVOR_SETS", "SurvivorSets"]
 
 SURVIVOR_SETS = 100
-"""In how many different sets of survivors of one shard a node may be opened, where there are no groups."""
+"""In how many different sets of survivors of one shard a node may be opened, where groups are too small."""
 
 
 @final
@@ -34,6 +35,8 @@ class SurvivorSets(msgspec.Struct, frozen=True):
     """The file that records them."""
 
     path: Path
+    least: int = 2
+    """How many members a group needs for its sum to hide one of them."""
     most: int = SURVIVOR_SETS
 
     def count(self, members: Sequence[ClientId]) -> int:
@@ -48,10 +51,11 @@ class SurvivorSets(msgspec.Struct, frozen=True):
             before = sets.get(shard, ())
             if chosen in before:
                 return
-            if not terms.groups and len(before) >= self.most:
+            if min(map(len, terms.groups), default=1) < self.least and len(before) >= self.most:
                 raise Refusal(
                     f"this node confirmed {len(before)} different sets of survivors of this shard in all runs, as many "
-                    "as it allows; their differences leak more each time. A roster with groups needs no such limit"
+                    "as it allows; their differences leak more each time. A roster with groups of "
+                    f"{self.least} or more needs no such limit"
                 )
             held.write(_Sets({**sets, shard: (*before, chosen)}))
 

@@ -14,10 +14,23 @@ from msgspec import Meta
 
 from f2ed.core.errors import Refusal
 
-__all__ = ["ANYTHING", "SERVERS_OWN", "SERVER_ROUND", "TRAIN", "Kind", "Rule", "TrainingRules", "Value", "check_risks"]
+__all__ = [
+    "ANYTHING",
+    "EVALUATE",
+    "SERVERS_OWN",
+    "SERVER_ROUND",
+    "TRAIN",
+    "Kind",
+    "Rule",
+    "TrainingRules",
+    "Value",
+    "check_risks",
+]
 
 TRAIN = "train"
 """The type of message that asks for an update: no action, since the strategy sends none."""
+EVALUATE = "evaluate"
+"""The type of message that asks to evaluate, which nodes answer in the clear where the roster allows it."""
 SERVER_ROUND = "server-round"
 """The setting that the strategy itself sends: the number of the round in this run, from 1."""
 SERVERS_OWN = "f2ed-"

@@ -1,11 +1,13 @@
 """What a server keeps on disk after every round, so that a restarted one continues to the bit."""
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
@@ -14,7 +16,7 @@ from f2ed.deployment.journal import History
 from f2ed.protocol.aggregation import StepState
 from f2ed.records import RoundRecord
 
-__all__ = ["Progress", "load", "save", "save_model"]
+__all__ = ["Progress", "load", "save", "save_model", "write_npz"]
 
 _FORMAT = 3
 _NO_STEP = StepState()
@@ -36,6 +38,8 @@ class Progress(NamedTuple):
     """The number of the next round in the protocol, which counts over all runs."""
     attempts: tuple[str, ...] = ()
     """Attempts at the next round that were skipped."""
+    inner: bytes = b""
+    """The arrays of an inner strategy."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -66,6 +70,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     record: RoundRecord | None
     following: int | None = None
     attempts: tuple[str, ...] = ()
+    inner: bytes = b""
 
 
 def save(path: Path, progress: Progress, *, roster: str) -> None:
@@ -83,6 +88,7 @@ def save(path: Path, progress: Progress, *, roster: str) -> None:
         record=progress.record,
         following=progress.following,
         attempts=progress.attempts,
+        inner=progress.inner,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, msgspec.msgpack.encode(stored))
@@ -116,16 +122,24 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
         record=found.record,
         following=found.round if found.following is None else found.following,
         attempts=found.attempts,
+        inner=found.inner,
     )
 
 
 def save_model(checkpoint: Path, path: Path) -> None:
     """Write the arrays of a checkpoint as NumPy's archive, for other programs."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for each in _decoded(checkpoint).arrays:
-            array = Array(each.dtype, each.shape, each.stype, each.data).numpy()
-            with archive.open(f"{each.name}.npy", "w", force_zip64=True) as file:
+    arrays = _decoded(checkpoint).arrays
+    write_npz(path, {each.name: Array(each.dtype, each.shape, each.stype, each.data).numpy() for each in arrays})
+
+
+def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays as NumPy's archive, under any names; a crash leaves the old file or the new one."""
+    fresh = path.with_name(f"{path.name}.new")
+    with zipfile.ZipFile(fresh, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
+    fresh.replace(path)
 
 
 def _decoded(path: Path) -> _Stored:

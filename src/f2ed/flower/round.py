@@ -1,31 +1,51 @@
 """One round over Flower: from the model to the next one, by way of shard means that the server may see."""
 
 import time
+from collections.abc import Callable, Iterable
 from logging import getLogger
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.journal import RoundOutcome
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.settings import ServerSettings
-from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import ServerLog
-from f2ed.flower.arrays import moved
+from f2ed.estimators import Estimator
+from f2ed.flower.arrays import moved, update
 from f2ed.flower.attendance import Attendance
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
+from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, row_weights, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
-__all__ = ["RoundLeader"]
+__all__ = ["AggregateTrain", "RootFn", "RoundLeader", "checked_root"]
 
 _log = getLogger("f2ed.flower")
+
+AggregateTrain: TypeAlias = Callable[[int, Iterable[Message]], tuple[ArrayRecord | None, MetricRecord | None]]
+"""`aggregate_train` of a strategy."""
+
+
+RootFn: TypeAlias = Callable[[int, ArrayRecord], ArrayRecord]
+"""Given the number of the round, from 1, and the model, returns the model trained on data that the server trusts."""
+
+
+def checked_root(estimator: Estimator, root_fn: RootFn | None) -> RootFn | None:
+    """Return what trains on the server's own data, where the estimator uses it; refuse to go without."""
+    if not estimator.needs_root():
+        return None
+    if root_fn is None:
+        raise ConfigError(
+            f"{estimator.title} needs a trusted update; pass root_fn, which trains the model on the server's own data"
+        )
+    return root_fn
 
 
 class RoundLeader(NamedTuple):
@@ -41,18 +61,27 @@ class RoundLeader(NamedTuple):
     coordinates: int
     keys: EpochKeys
     log: ServerLog | None = None
+    root_fn: RootFn | None = None
+    weighted_by: str = WEIGHTED_BY
+    """The metric by which the strategy weights replies, of which there is one."""
 
     def lead(
-        self, progress: Progress, attendance: Attendance, train_config: ConfigRecord, deadlines: Deadlines
+        self,
+        progress: Progress,
+        attendance: Attendance,
+        config: ConfigRecord,
+        deadlines: Deadlines,
+        aggregate: AggregateTrain,
     ) -> tuple[ArrayRecord, RoundOutcome]:
         """Lead the round after those that are finished; return the model after it, and what happened.
 
         The protocol numbers rounds over all runs of the federation, so its number may be larger than the run's.
+        `aggregate` is shown the robust mean, and has the last word on the model.
         """
         round_, number = progress.round, attendance.number
         began = time.monotonic()
         late = self._late_replies()
-        exchange = self._exchange(progress, attendance, train_config, deadlines)
+        exchange = self._exchange(progress, attendance, config, deadlines)
         assignment = self.settings.roster.assignment(number)
         task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.coordinates)
         # Each shard has its own deadlines, and none waits for another; meanwhile nodes that come back say hello.
@@ -60,9 +89,15 @@ class RoundLeader(NamedTuple):
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
         opened = time.monotonic()
-        result = self.step(means, progress.step, round_=round_)
+        weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
+        names = [assignment.name(shard) for shard in audit.opened]
+        trained = None if self.root_fn is None else self.root_fn(round_ + 1, progress.arrays)
+        root = None if trained is None else update(progress.arrays, trained)
+        result = self.step(means, progress.step, round_=round_, weights=weights, names=names, root=root)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
-        arrays = progress.arrays if result.step is None else moved(progress.arrays, result.step)
+        arrays, metrics = progress.arrays, None
+        if result.step is not None:
+            arrays, metrics = self._moved(progress, moved(arrays, result.step), audit, aggregate)
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
@@ -76,7 +111,22 @@ class RoundLeader(NamedTuple):
             late=late,
             quarantined=self.quarantine.left_out(),
             unled=_unled(progress, number),
+            metrics=metrics,
         )
+
+    def _moved(
+        self, progress: Progress, mean: ArrayRecord, audit: Audit, aggregate: AggregateTrain
+    ) -> tuple[ArrayRecord, MetricRecord | None]:
+        """Return the model that the strategy makes of the robust mean, and its metrics."""
+        counts = {
+            "shards-opened": len(audit.opened),
+            "clients-dropped": sum(len(each.dropped) for each in audit.shards),
+            "crowd": audit.crowd,
+            self.weighted_by: 1,
+        }
+        round_ = progress.round + 1
+        returned, metrics = aggregate(round_, [mean_reply(mean, counts, round_=round_)])
+        return as_model(returned, mean, progress.arrays), metrics
 
     def check_alone(self, progress: Progress) -> None:
         """Refuse to go on if clients have answered later rounds than this run has led: those of another run."""
@@ -90,10 +140,9 @@ class RoundLeader(NamedTuple):
             )
 
     def _exchange(
-        self, progress: Progress, attendance: Attendance, train_config: ConfigRecord, deadlines: Deadlines
+        self, progress: Progress, attendance: Attendance, config: ConfigRecord, deadlines: Deadlines
     ) -> RoundExchange:
         self.pace.begin_round()
-        config = ConfigRecord({**train_config, SERVER_ROUND: progress.round + 1})
         return RoundExchange(
             self.connection,
             attendance.nodes,

@@ -1,42 +1,43 @@
-"""The server's side: used like one of Flower's own strategies, and sees no client's update.
+"""The server's side: one of Flower's strategies, which sees no client's update.
 
 F2ed(roster="roster.json", estimator=FilterL2(contamination=0.1)).start(grid=grid, initial_arrays=arrays, num_rounds=10)
+
+A round takes several exchanges with the clients, so `start` leads it, and not the loop of Flower's base class. The
+hooks of that class are called all the same. `configure_train` says what all clients are given, in one message that
+stands for all; `aggregate_train` gets one reply, the model after the robust mean. So strategies that override them, and
+strategies inside of this one (`inner`), work on what the server may see.
 """
 
-import os
-import time
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Iterable, Sequence
+from functools import partial
 from logging import getLogger
-from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from f2ed.core.errors import ConfigError, OutageError
+from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
-from f2ed.deployment.journal import Journal, RoundOutcome, run_header
-from f2ed.deployment.pace import Pace
-from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.roster import Roster
-from f2ed.deployment.run_lock import Note, sole_run
+from f2ed.deployment.run_lock import sole_run
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
+from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
-from f2ed.flower import checkpoint as checkpoints
-from f2ed.flower.arrays import tensor_sizes
-from f2ed.flower.attendance import Muster, Waits
-from f2ed.flower.checkpoint import Progress
+from f2ed.flower.attendance import Waits
 from f2ed.flower.handover import check_start
-from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.round import RoundLeader
-from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import ServerStep
+from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
+from f2ed.flower.inner import WEIGHTED_BY, Inner
+from f2ed.flower.round import RootFn, checked_root
+from f2ed.flower.round_input import RoundInputs, one_message
+from f2ed.flower.run import EvaluateFn, Evaluation, RunLeader, RunSettings
+from f2ed.flower.transport import Deadlines
+from f2ed.flower.wire import ARRAYS, CONFIG
+from f2ed.protocol import aggregation
+from f2ed.protocol.aggregation import ServerOptimizer
 from f2ed.protocol.secagg import ModeChoice
 from f2ed.records import RoundRecord
 
@@ -46,12 +47,21 @@ _log = getLogger("f2ed.flower")
 
 _DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
+_AVERAGE = aggregation.FedAvg()
 
-Metrics = dict[str, float]
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+_OF_FLOWER = {
+    **dict.fromkeys(("fraction_train", "min_train_nodes", "min_available_nodes"), "the roster says who takes part"),
+    **dict.fromkeys(("fraction_evaluate", "min_evaluate_nodes"), "clients evaluate only where the roster allows it"),
+    **dict.fromkeys(("weighted_by_key",), "weights are public and signed (f2ed roster sign --weight)"),
+    **dict.fromkeys(("arrayrecord_key", "configrecord_key"), "the records are called arrays and config"),
+    **dict.fromkeys(
+        ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"), "metrics of single clients do not leave the nodes"
+    ),
+}
+"""Settings of Flower's own strategies that have no meaning here, and why."""
 
 
-class F2ed:
+class F2ed(Strategy):
     """Sharded secure aggregation under a robust mean, over Flower."""
 
     def __init__(
@@ -83,6 +93,11 @@ class F2ed:
         seed: int | None = None,
         accept_no_guarantee: bool = False,
         secure: bool = True,
+        server_optimizer: ServerOptimizer | None = None,
+        inner: Strategy | None = None,
+        on_round: OnRound | Sequence[OnRound] = (),
+        root_fn: RootFn | None = None,
+        **others: object,
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
 
@@ -95,8 +110,15 @@ class F2ed:
         `max_wait` seconds, or `max_skipped` rounds in a row that were skipped, the run fails. `delta` is what the
         epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the records.
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
-        only simulated clients accept it.
+        only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
+        strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`. `root_fn` trains the model
+        on data that the server trusts, for estimators that use it.
         """
+        for name in others:
+            why = _OF_FLOWER.get(name, "there is no such setting")
+            raise ConfigError(f"F2ed takes no {name}: {why}; leave it out")
+        if inner is not None and server_optimizer is not None:
+            raise ConfigError("server_optimizer and inner both make a step of the robust mean; give one of them")
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
         stated = Stated(
             shards=shards,
@@ -117,7 +139,7 @@ class F2ed:
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
         assumed = (estimator.assumed_f(signed.shards) or 0) if malicious is None else malicious
         preflight.check(signed, assumed, min_crowd, accept_no_guarantee=accept_no_guarantee)
-        self._settings = ServerSettings(
+        settings = ServerSettings(
             roster=signed,
             estimator=estimator,
             encoding=stated.encoding(signed),
@@ -125,19 +147,28 @@ class F2ed:
             malicious=assumed,
             min_shards=preflight.min_shards(signed, assumed, min_shards),
             secure=secure,
+            optimizer=_AVERAGE if server_optimizer is None else server_optimizer,
         )
         self.roster = signed
         self.records: list[RoundRecord] = []
         """One for each round that this object has led, and one for each attempt that was skipped."""
-        self._seed = seed
-        self._deadlines = Deadlines(deadline, train_deadline, min_deadline)
-        self._waits = Waits(wait_for_nodes, max_wait)
-        self._max_skipped = max_skipped
-        self._checkpoint = Path(checkpoint) if checkpoint else None
-        self._records = Path(records) if records else None
-        self._heads = None if is_test(signed) else Heads(signed)
-        beside = self._records or self._checkpoint
-        self._log = server_log(signed, Path(server_key) if server_key else None, beside, self._heads)
+        self._evaluates = False
+        kept, written = Path(checkpoint) if checkpoint else None, Path(records) if records else None
+        heads = None if is_test(signed) else Heads(signed)
+        self._run = RunSettings(
+            server=settings,
+            deadlines=Deadlines(deadline, train_deadline, min_deadline),
+            waits=Waits(wait_for_nodes, max_wait),
+            max_skipped=max_skipped,
+            checkpoint=kept,
+            records=written,
+            heads=heads,
+            log=server_log(signed, Path(server_key) if server_key else None, written or kept, heads),
+            seed=seed,
+            root_fn=checked_root(estimator, root_fn),
+            on_round=(on_round,) if callable(on_round) else tuple(on_round),
+            inner=None if inner is None else Inner(inner, clients=len(signed.clients)),
+        )
 
     def start(
         self,
@@ -145,152 +176,98 @@ class F2ed:
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
         timeout: float | None = None,
-        train_config: ConfigRecord | None = None,
+        train_config: TrainConfig = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
         """Lead the rounds. With a checkpoint, continue after the last finished one. Call it once in a Flower run.
 
-        The arguments are those of Flower's own strategies; `timeout` replaces the deadline for training. Clients are
-        not asked for metrics or to evaluate: a loss reveals something about its data, and it is not masked.
+        The arguments are those of Flower's own strategies; `timeout` replaces the deadline for training, and
+        `train_config` may be a function of the round. Clients are asked to evaluate only where the roster allows it and
+        `evaluate_config` is given: a loss reveals something about its data, and it is not masked.
         """
         if timeout is not None:
-            self._deadlines = self._deadlines._replace(train=timeout)
-        if evaluate_config is not None:
+            self._run.deadlines = self._run.deadlines._replace(train=timeout)
+        configs = scheduled(train_config, num_rounds)
+        check_start(self.roster.training, initial_arrays, configs)
+        self.summary()
+        self._evaluates = evaluate_config is not None and EVALUATE in self.roster.training.messages
+        if evaluate_config is not None and not self._evaluates:
             _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
-        config = train_config or ConfigRecord()
-        check_start(self.roster.training, initial_arrays, config)
-        with sole_run([path for path in (self._checkpoint, self._records) if path], grid.run.run_id) as note:
-            return self._lead(grid, initial_arrays, num_rounds, config, evaluate_fn, note)
+        rules, given = self.roster.training, evaluate_config or ConfigRecord()
+        inputs = RoundInputs(partial(self.configure_train, grid=grid), configs, rules)
+        evaluation = Evaluation(evaluate_fn, partial(self._asked_to_evaluate, config=given, grid=grid))
+        leader = RunLeader(self._run, self.aggregate_train, self.records)
+        files = [path for path in (self._run.checkpoint, self._run.records) if path]
+        with sole_run(files, grid.run.run_id) as note:
+            return leader.lead(grid, initial_arrays, num_rounds, inputs, evaluation, note)
 
-    def _lead(
+    def configure_train(
         self,
-        grid: Grid,
-        initial_arrays: ArrayRecord,
-        num_rounds: int,
-        train_config: ConfigRecord,
-        evaluate_fn: EvaluateFn | None,
-        note: Note,
-    ) -> Result:
-        progress = self._resumed(initial_arrays)
-        result = Result(arrays=progress.arrays)
-        metrics = _evaluated(evaluate_fn, progress, result)
-        leader = self._leader(grid, progress)
-        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.coordinates)
-        muster = Muster(leader.registry, leader.quarantine, self._settings, self._waits)
-        skipped = 0
-        while progress.round < num_rounds:
-            note(progress.round + 1)
-            attendance = muster(progress.following, finished=progress.round, note=note)
-            if self.records:
-                leader.check_alone(progress)
-            arrays, outcome = leader.lead(progress, attendance, train_config, self._deadlines)
-            progress = self._after(progress, arrays, outcome, journal)
-            if outcome.result.skipped is None:
-                skipped = 0
-                self._publish(progress, journal, evaluate_fn, result)
-            else:
-                skipped += 1
-                self._check_skipped(skipped, progress)
-        return result
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,  # noqa: ARG002  the roster says who takes part
+    ) -> Iterable[Message]:
+        """Return what all clients are given, as one message or as equal ones; override it to change `config`."""
+        if self._run.inner is not None:
+            return self._run.inner.configure_train(server_round, arrays, config)
+        return [one_message(arrays, config)]
 
-    def _after(self, before: Progress, arrays: ArrayRecord, outcome: RoundOutcome, journal: Journal) -> Progress:
-        """Return how far the run is after a round; one that was skipped does not count, and is led again."""
-        record = journal.describe(outcome, round_=before.round, attempts=before.attempts)
-        self.records.append(record)
-        journal.log(record)
-        progress = before._replace(
-            step=outcome.result.state, history=journal.history, following=outcome.audit.round + 1
-        )
-        if record.skipped is None:
-            progress = progress._replace(round=before.round + 1, arrays=arrays, record=record, attempts=())
-        else:
-            attempt = f"number {outcome.audit.round}, ended {record.ended}: {record.skipped}"
-            progress = progress._replace(attempts=(*before.attempts, attempt))
-        if self._checkpoint:
-            checkpoints.save(self._checkpoint, progress, roster=self.roster.name)
-        return progress
-
-    def _check_skipped(self, skipped: int, progress: Progress) -> None:
-        if skipped >= self._max_skipped:
-            raise OutageError(
-                f"round {progress.round + 1} was skipped {skipped} times in a row, the last time because "
-                f"{self.records[-1].skipped}. See the log for the clients that dropped out, then run again; with a "
-                f"checkpoint the run continues after round {progress.round}"
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the next model from one reply, which holds the model after the robust mean; override it to go on."""
+        every = list(replies)
+        if len(every) != 1 or every[0].has_error() or ARRAYS not in every[0].content.array_records:
+            raise ConfigError(
+                f"aggregate_train got {len(every)} replies of clients; F2ed gives it one, with the robust mean. Call "
+                "start, which leads the exchanges with the clients"
             )
+        if self._run.inner is not None:
+            return self._run.inner.strategy.aggregate_train(server_round, every)
+        content = every[0].content
+        (counts,) = content.metric_records.values()
+        return content.array_records[ARRAYS], MetricRecord({k: v for k, v in counts.items() if k != WEIGHTED_BY})
 
-    def _resumed(self, initial: ArrayRecord) -> Progress:
-        found = self._checkpoint and checkpoints.load(self._checkpoint, roster=self.roster.name, like=initial)
-        if not found:
-            seed = int.from_bytes(os.urandom(32), "big") if self._seed is None else self._seed
-            return Progress(0, initial, seed)
-        if self._seed not in (None, found.seed):
-            raise ConfigError(f"the checkpoint {self._checkpoint} was made with another seed; leave seed out")
-        _log.info("f2ed: continuing after round %s, from %s", found.round, self._checkpoint)
-        return found
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return nothing, unless the roster lets clients evaluate in the clear and `evaluate_config` was given."""
+        if not self._evaluates:
+            return []
+        config[SERVER_ROUND] = server_round
+        content = RecordDict({ARRAYS: arrays, CONFIG: config})
+        return [Message(content, node, EVALUATE) for node in grid.get_node_ids()]
 
-    def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
-        settings, job = self._settings, self.roster.job(grid.run.run_id)
-        connection, pace = Connection(grid, self._heads), Pace(malicious=settings.malicious)
-        tensors = tensor_sizes(progress.arrays)
-        return RoundLeader(
-            connection,
-            NodeRegistry(connection, self.roster, job, pace=pace, deadlines=self._deadlines),
-            pace,
-            # A node that is not asked for more than `skip` rounds could not come back.
-            Quarantine(settings.names, longest=min(32, self.roster.skip // 2)),
-            job,
-            settings,
-            ServerStep(settings.estimator, tensors=tensors, min_rows=settings.min_shards, seed=progress.seed),
-            sum(tensors),
-            {},
-            self._log,
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return the mean of what clients sent in the clear, weighted by their `num-examples`."""
+        strategy = FedAvg() if self._run.inner is None else self._run.inner.strategy
+        return strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Log what this strategy is made of."""
+        settings = self._run.server
+        then = settings.optimizer if self._run.inner is None else self._run.inner.strategy
+        _log.info(
+            "f2ed: %s over %s shards of %s clients (%s), then %s",
+            type(settings.estimator).__name__,
+            self.roster.shards,
+            len(self.roster.clients),
+            settings.mode,
+            type(then).__name__,
         )
 
-    def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
-        """Log what the run guarantees, and open its records."""
-        last = None if progress.record is None else msgspec.structs.replace(progress.record, **metrics)
-        return Journal(
-            self._settings,
-            run_header(
-                self._settings,
-                rounds=rounds,
-                dimension=coordinates,
-                seed=self._seed,
-                versions={"flwr": version("flwr")},
-            ),
-            self._records,
-            done=progress.round,
-            history=progress.history,
-            last=last,
-        )
-
-    def _publish(self, progress: Progress, journal: Journal, evaluate_fn: EvaluateFn | None, result: Result) -> None:
-        """Evaluate, then write the record; the checkpoint holds it already, so a crash in between loses nothing."""
-        record = progress.record
-        assert record is not None  # noqa: S101  a round was led
-        result.arrays = progress.arrays
-        result.train_metrics_clientapp[progress.round] = MetricRecord(
-            {
-                "shards-opened": self.roster.shards - len(record.excluded),
-                "clients-dropped": len(record.dropped),
-                "crowd": record.crowd,
-            }
-        )
-        since = time.monotonic()
-        metrics = _evaluated(evaluate_fn, progress, result)
-        seconds = msgspec.structs.replace(record.seconds, evaluate=time.monotonic() - since)
-        record = msgspec.structs.replace(record, seconds=seconds, **metrics)
-        self.records[-1] = record
-        journal.write(record)
-
-
-def _evaluated(evaluate_fn: EvaluateFn | None, progress: Progress, result: Result) -> Metrics:
-    """Evaluate on the server; return what the round's record holds of it."""
-    metrics = None if evaluate_fn is None else evaluate_fn(progress.round, progress.arrays)
-    if metrics is None:
-        return {}
-    result.evaluate_metrics_serverapp[progress.round] = metrics
-    _log.info("f2ed: after round %s: %s", progress.round, dict(metrics))
-    found = {name: metrics.get(name) for name in ("accuracy", "loss")}
-    return {name: float(value) for name, value in found.items() if isinstance(value, int | float) and isfinite(value)}
+    def _asked_to_evaluate(
+        self, round_: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> MetricRecord | None:
+        messages = list(self.configure_evaluate(round_, arrays, config, grid))
+        if not messages:
+            return None
+        try:
+            self.roster.training.check_message(messages[0].metadata.message_type)
+        except Refusal as error:
+            raise ConfigError(f"the clients would refuse what configure_evaluate asks for: {error}") from None
+        replies = grid.send_and_receive(messages, timeout=self._run.deadlines.train)
+        good = [reply for reply in replies if not reply.has_error()]
+        return self.aggregate_evaluate(round_, good) if good else None

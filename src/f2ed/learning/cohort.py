@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ __all__ = ["Cohort"]
 
 # So many clients at once that their weights and gradients fit into a core's share of the cache.
 _COORDINATES_AT_ONCE = 1 << 20
-# With this many weights one client's convolutions keep a GPU busy, and batching clients is slower.
+# With this many weights a few clients' convolutions keep a GPU busy, and batching clients is slower.
 _FILLS_A_GPU = 1 << 20
 
 
@@ -35,8 +36,9 @@ class Cohort:
     Plain stacks of layers with cross-entropy use hand-written gradients: on a GPU all clients at once, on a CPU in
     threads, in groups or, with convolutions, one by one. Everything else uses `vmap`, except convolutional models on a
     CPU and models that `vmap` rejects, which are trained client by client in threads; wide convolutional models on a
-    GPU are trained one client after another. A path whose gradients differ from the reference is not used; `path` and
-    `notify` report what was chosen and why. Everything is computed in full float32, even where a GPU defaults to less.
+    GPU are trained a few clients at a time, each on its own stream. A path whose gradients differ from the reference is
+    not used; `path` and `notify` report what was chosen and why. Everything is computed in full float32, even where a
+    GPU defaults to less, unless the training settings allow TF32.
 
     An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
     nor on the number of workers.
@@ -66,9 +68,11 @@ class Cohort:
         """Return the updates `[n, d]` in the order of the jobs, on the training device."""
         out = torch.empty(len(jobs), self.layout.dimension, device=self.device)
         jobs = [job.pulled_to(start) for job in jobs]
-        with _full_precision(self.device):
-            if jobs and not self.path:
+        if jobs and not self.path:
+            # Paths are compared in full precision, whatever they train in.
+            with _precision(self.device, None):
                 self._choose(start, jobs[0])
+        with _precision(self.device, jobs[0].training.precision if jobs else None):
             if self._locals:
                 self._train_alone(start, jobs, out, seed, round_)
             else:
@@ -146,8 +150,10 @@ class Cohort:
         chunk, at = plan.clients, 0
         while at < plan.clients:
             try:
-                train_batched(start, trained, plan.part(at, at + chunk), out, self._gradients[0])
+                part = plan.part(at, at + chunk)
+                train_batched(start, trained, part, out, self._gradients[0], self._recordings)
             except torch.OutOfMemoryError:
+                self._recordings.clear()
                 if chunk == 1:
                     raise
                 chunk = -(-chunk // 2)
@@ -166,15 +172,21 @@ def _for_a_gpu() -> type[Convolutions] | None:
 
 
 @contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
-    """Use this device and full float32: TF32, torch's default for convolutions, changes updates by about a percent."""
+def _precision(device: torch.device, wanted: Literal["tf32"] | None) -> Iterator[None]:
+    """Use this device and full float32, or TF32 where it is wanted.
+
+    TF32 is torch's default for convolutions; it changes updates by about a percent.
+    """
     if device.type != "cuda":
         yield
         return
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    allowed = wanted == "tf32"
+    before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    torch.backends.cudnn.allow_tf32 = allowed
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
     try:
         with torch.cuda.device(device):
             yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        torch.backends.cudnn.allow_tf32 = before[0]
+        torch.set_float32_matmul_precision(before[1])

@@ -15,7 +15,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.learning.vector import flatten, layout
 
-__all__ = ["read_tensors", "save_model", "saved_vector"]
+__all__ = ["read_tensors", "save_model", "saved_vector", "tensors_of"]
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 _NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
@@ -41,12 +41,18 @@ def save_model(path: Path, model: nn.Module, **about: str) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file; refuse what is not such a file, or would not be filled exactly."""
     try:
-        header, body = _split(path.read_bytes())
-        return {name: _tensor(about, body) for name, about in header.items()}
+        return tensors_of(path.read_bytes(), str(path))
     except OSError as error:
         raise ConfigError(f"the model {path} cannot be read: {error.strerror}") from None
+
+
+def tensors_of(content: bytes, name: str) -> dict[str, Tensor]:
+    """Return the tensors in a file's content; `name` is used in errors."""
+    try:
+        header, body = _split(content)
+        return {name: _tensor(about, body) for name, about in header.items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a model in the safetensors format: {error}") from None
+        raise ConfigError(f"{name} is not a model in the safetensors format: {error}") from None
 
 
 def saved_vector(path: Path, model: nn.Module) -> Tensor:

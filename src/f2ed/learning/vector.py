@@ -1,6 +1,7 @@
-"""A model as one flat vector: its parameters, then its floating-point buffers (BatchNorm's statistics).
+"""A model as one flat vector: its trained parameters, then its floating-point buffers (BatchNorm's statistics).
 
-Integer buffers, such as BatchNorm's batch counter, are not sent: they cannot be averaged.
+Frozen parameters (`requires_grad = False`) are neither trained nor sent, nor are integer buffers, such as BatchNorm's
+batch counter, which cannot be averaged.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Layout:
 def layout(model: nn.Module) -> Layout:
     """Return the layout of a model's vector; tensors that are shared appear once."""
     tensors = _tensors(model)
-    return Layout(tuple(tensors), tuple(t.shape for t in tensors.values()), len(dict(model.named_parameters())))
+    return Layout(tuple(tensors), tuple(t.shape for t in tensors.values()), len(_parameters(model)))
 
 
 def flatten(model: nn.Module) -> Tensor:
@@ -79,7 +80,7 @@ def bind(model: nn.Module, *, channels_last: bool = False) -> tuple[Tensor, Tens
         # Setting .data keeps the tensor object, so modules that share it still do.
         tensor.data = view.copy_(tensor.detach())
     for part, parameter in zip(
-        gradient.split_with_sizes(shape.sizes[: shape.parameters]), model.parameters(), strict=True
+        gradient.split_with_sizes(shape.sizes[: shape.parameters]), _parameters(model).values(), strict=True
     ):
         parameter.grad = _view(part, parameter.shape, channels_last=channels_last)
     return vector, gradient
@@ -105,10 +106,16 @@ def _view(part: Tensor, shape: torch.Size, *, channels_last: bool) -> Tensor:
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of the vector by name, in its order."""
     buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
-    tensors = {**dict(model.named_parameters()), **buffers}
-    if not tensors:
-        raise ConfigError("the model has no parameters; there is nothing to train")
+    parameters = _parameters(model)
+    if not parameters:
+        raise ConfigError("the model has no parameters that require a gradient; there is nothing to train")
+    tensors = {**parameters, **buffers}
     if other := {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32}:
         name, dtype = next(iter(other.items()))
         raise ConfigError(f"the model's {name} is {dtype}; updates are float32, so call .float() on the model")
     return tensors
+
+
+def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are trained."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -4,6 +4,7 @@ from f2ed.records.digest import settings_digest
 from f2ed.records.reader import experiment_name, holds_records, locate, read, read_all, read_folder, unpacked
 from f2ed.records.schema import (
     FORMAT,
+    Blamed,
     Deployed,
     LeakForecast,
     LeakReading,
@@ -19,6 +20,7 @@ from f2ed.records.schema import (
 
 __all__ = [
     "FORMAT",
+    "Blamed",
     "Deployed",
     "LeakForecast",
     "LeakReading",

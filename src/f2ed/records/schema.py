@@ -158,6 +158,17 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @final
+class Blamed(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a shard that broke the protocol, or two of whom one did. The evidence is in the server's log."""
+
+    shard: int
+    clients: tuple[int, ...]
+    fault: str
+    """disputes or shares, if one is guilty; disputed, if nobody can tell which of two is."""
+    reason: str
+
+
+@final
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     """What a round has in a deployment alone."""
 
@@ -173,6 +184,8 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: dict[int, str] = {}
     """Clients that are not asked in the next round since they failed repeatedly: for how long, after how many faults,
     and the last reason."""
+    blamed: tuple[Blamed, ...] = ()
+    """Who broke the protocol in this round."""
 
 
 @final
@@ -195,6 +208,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Why the model did not move; None if it did."""
     weights: tuple[float, ...] | None = None
     """The weight of each shard, summing to one; None for rules that choose per coordinate."""
+    counted: dict[int, int] | UnsetType = UNSET
+    """How much each opened shard counted before the estimator weighed it; left out where all counted the same."""
     excluded: dict[int, str] = {}
     """Shards that did not take part, and why: they stayed closed, or were not finite."""
     dropped: dict[int, str] = {}

@@ -1,6 +1,6 @@
 """The malicious clients of a run: what they train on, what they see and what they send."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,12 +28,14 @@ class Adversary:
         data: Data,
         training: Training,
         estimator: AnyEstimator,
+        weights: Mapping[ClientId, int] | None,
         seed: int,
     ) -> None:
         self.attack = attack
         self.clients = clients
         self._training = training
         self._estimator = estimator
+        self._weights = weights
         self._seed = seed
         self._classes = data.classes
         self._palette = Palette(data.black, data.white)
@@ -55,6 +57,7 @@ class Adversary:
             goal=self._goal,
             round=round_,
             rng=stream(self._seed, "crew", round_),
+            tensors=cohort.layout.sizes,
         )
         return torch.as_tensor(self.attack.train(clients))
 
@@ -72,6 +75,7 @@ class Adversary:
             tensors=tensors,
             round=round_,
             rng=stream(self._seed, "attack", round_),
+            weights=self._weights,
         )
         return torch.as_tensor(self.attack(view))
 

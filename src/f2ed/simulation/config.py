@@ -55,6 +55,7 @@ _STAND_INS = {
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
     "server_optimizer": ("fedavg", {"kind": "fedavg"}, plain(FedAvg())),
@@ -77,12 +78,20 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    client_weights: Literal["equal", "samples"] | None = None
+    """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
+    max_weight: Count | None = None
+    """With weights by samples, clients with more samples than this count as if they had this many."""
     malicious: Annotated[int, Meta(ge=0)] = 0
     """The number of malicious clients; without an attack they train honestly."""
     attack: AnyAttack | None = None
     attack_from: Annotated[int, Meta(ge=0)] = 0
     """The first round of the attack, counted from 0; until then malicious clients train honestly."""
+    placement: Literal["spread", "packed"] | None = None
+    """Which clients are malicious: in as many or as few shards of the first round as possible; by default any."""
     estimator: AnyEstimator
+    root: Count | None = None
+    """The number of samples that the server holds itself and trusts, for estimators that use a trusted update."""
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
     schedule: Schedule = Fixed()
@@ -206,7 +215,7 @@ def _plain(value: Any, name: str) -> Any:
 
 def _are_splits(value: Any) -> bool:
     """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
-    return isinstance(value, Mapping) and {"train", "test"} <= value.keys()
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:

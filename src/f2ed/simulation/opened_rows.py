@@ -13,6 +13,7 @@ from f2ed.protocol.aggregation import (
     ShardAudit,
     Task,
     key_holders,
+    row_weights,
     set_up_keys,
     shard_means,
     shard_terms,
@@ -20,6 +21,7 @@ from f2ed.protocol.aggregation import (
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.assignments import Assignments
+from f2ed.simulation.client_weights import ClientWeights
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.transport import MemoryExchange, SimulatedClients
 from f2ed.simulation.validate import encoding
@@ -39,6 +41,8 @@ class OpenedRows(NamedTuple):
     dropped: Mapping[ClientId, str]
     """The clients that did not take part, and why: they dropped out, or their update was not finite."""
     audit: Audit | None = None
+    weights: tuple[int, ...] | None = None
+    """How much each row counts; None where all count the same."""
     protect: float = 0.0
     """Seconds that the server spent waiting for clients to encode and mask."""
 
@@ -46,12 +50,15 @@ class OpenedRows(NamedTuple):
 class Unsharded:
     """No shards: the estimator sees each update as it is, and nobody is hidden."""
 
+    def __init__(self, weights: ClientWeights | None) -> None:
+        self._weights = weights
+
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
         """Leave out the clients that dropped out."""
-        if not dropped:
-            return OpenedRows(updates, tuple(range(len(updates))), {}, {})
         present = [client for client in range(len(updates)) if client not in dropped]
-        return OpenedRows(updates[present], tuple(present), dict(dropped), dropped)
+        weights = None if self._weights is None else tuple(self._weights.by_client[client] for client in present)
+        rows = updates[present] if dropped else updates
+        return OpenedRows(rows, tuple(present), dict(dropped), dropped, weights=weights)
 
 
 class Sharded:
@@ -60,8 +67,16 @@ class Sharded:
     Keys last an epoch, and no longer than this process: a resumed run needs no secrets on disk.
     """
 
-    def __init__(self, experiment: Experiment, job: str, assignments: Assignments, workers: int) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        job: str,
+        assignments: Assignments,
+        weights: ClientWeights | None,
+        workers: int,
+    ) -> None:
         self._experiment = experiment
+        self._weights = weights
         self._job = job
         self._assignments = assignments
         self._encoding = encoding(experiment)
@@ -87,12 +102,14 @@ class Sharded:
             audit = self._setup.charged_to(audit)
         excluded = _closed(audit, shard_terms(assignment, msgspec.structs.replace(task, secure=True)), exchange.silent)
         kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
+        opened = tuple(audit.opened[row] for row in kept)
         return OpenedRows(
             means if len(kept) == len(means) else means[kept],
-            tuple(audit.opened[row] for row in kept),
+            opened,
             excluded,
             dict(sorted(exchange.silent.items())),
             audit,
+            row_weights(task, [audit.shards[shard].survivors for shard in opened]),
             exchange.waited,
         )
 
@@ -106,6 +123,8 @@ class Sharded:
             encoding=self._encoding,
             roster=self._clients.roster,
             protocol=it.protocol,
+            weights=None if self._weights is None else self._weights.by_client,
+            weight_cap=1 if self._weights is None else self._weights.cap,
             noise=0.0 if it.dp is None else it.dp.noise_multiplier,
             secure=it.secure,
         )

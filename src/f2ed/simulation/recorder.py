@@ -18,6 +18,7 @@ from f2ed.protocol.dp import Ledger
 from f2ed.records import RoundRecord, Seconds
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
+from f2ed.simulation.client_weights import ClientWeights
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.header import guarantee_with
 from f2ed.simulation.opened_rows import OpenedRows
@@ -28,11 +29,19 @@ __all__ = ["Recorder"]
 class Recorder:
     """Makes the records of a run; `attackers` are the clients that attack, if any do."""
 
-    def __init__(self, experiment: Experiment, assignments: Assignments, attackers: Collection[int]) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        assignments: Assignments,
+        attackers: Collection[int],
+        weights: ClientWeights | None,
+    ) -> None:
         self._experiment = experiment
         self._assignments = assignments
         self._attackers = frozenset(attackers)
-        self._tracker = LeakFollower(assignments, range(experiment.clients))
+        self._tracker = LeakFollower(
+            assignments, range(experiment.clients), None if weights is None else weights.by_client
+        )
 
     def __call__(
         self,
@@ -59,6 +68,7 @@ class Recorder:
             success_every=None if success is None else success.every,
             skipped=result.skipped,
             weights=_weights(opened, estimate, len(shards)),
+            counted=UNSET if opened.weights is None else dict(zip(opened.shards, opened.weights, strict=True)),
             excluded=_excluded(opened, estimate),
             dropped=dict(opened.dropped),
             contaminated=contaminated,

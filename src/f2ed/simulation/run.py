@@ -25,14 +25,17 @@ from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
+from f2ed.simulation.client_weights import ClientWeights, client_weights
 from f2ed.simulation.config import Experiment, experiment
 from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest, header
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded, Unsharded
+from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
+from f2ed.simulation.root_updates import RootUpdates
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -110,10 +113,10 @@ class Simulation:
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
         clients = split_samples(self.data.train, partition)
-        picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
-        self.malicious = tuple(sorted(map(int, picked)))
-        self._adversary = self._enlist(clients)
         self._assignments = Assignments(experiment)
+        self.malicious = malicious_clients(experiment, self._assignments(0).shards)
+        weights = client_weights(experiment, partition.sizes)
+        self._adversary = self._enlist(clients, weights)
         self._local_updates = LocalUpdates(
             experiment,
             cohort,
@@ -123,8 +126,11 @@ class Simulation:
             adversary=self._adversary,
         )
         self._open = (
-            Sharded(experiment, self.digest[:16], self._assignments, workers) if experiment.sharded else Unsharded()
+            Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
+            if experiment.sharded
+            else Unsharded(weights)
         )
+        self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
@@ -133,7 +139,7 @@ class Simulation:
         )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
         attackers = () if self._adversary is None else self.malicious
-        self._record = Recorder(experiment, self._assignments, attackers)
+        self._record = Recorder(experiment, self._assignments, attackers, weights)
         self.header = header(
             experiment,
             name=name or self.digest[:8],
@@ -178,8 +184,12 @@ class Simulation:
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
         del updates
+        root = None if self._root is None else self._root(state)
         with watch("estimate"):
-            result = self._server_step(opened.matrix, state.step, round_=state.round)
+            names = [assignment.name(shard) for shard in opened.shards]
+            result = self._server_step(
+                opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
+            )
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
@@ -203,7 +213,7 @@ class Simulation:
             seconds=watch.read(),
         )
 
-    def _enlist(self, clients: list[ClientData]) -> Adversary | None:
+    def _enlist(self, clients: list[ClientData], weights: ClientWeights | None) -> Adversary | None:
         it = self.experiment
         if it.attack is None:
             return None
@@ -214,6 +224,7 @@ class Simulation:
             data=self.data,
             training=it.training,
             estimator=it.estimator,
+            weights=None if weights is None else weights.by_client,
             seed=it.seed,
         )
 

@@ -70,6 +70,7 @@ def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(pa
     honest = gpu_jobs(Training(lr=0.05, batch_size=5, local_epochs=2, momentum=momentum), partition)
     other = gpu_jobs(Training(lr=0.02, batch_size=5), partition, clients=3)
     recorded, real = [], batched._Recording
+    monkeypatch.setattr(batched, "_LANES", 3)
     monkeypatch.setattr(batched, "_Recording", lambda *given: recorded.append(given) or real(*given))
     train = Cohort(network, device="cuda")
     start = flatten(network)
@@ -77,7 +78,22 @@ def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(pa
     assert train.path == "in turn"
     torch.testing.assert_close(updates, reference(network, [*honest, *other]), rtol=1e-3, atol=5e-5)
     assert torch.equal(train(start, [*honest, *other], seed=SEED, round_=ROUND), updates)
-    assert len(recorded) == 2
+    assert len(recorded) == 6
+
+
+@pytest.mark.usefixtures("wide")
+def test_tf32_is_used_only_where_it_is_allowed():
+    network = ResNet18(width=16)((1, 6, 6), 3, 0).to("cuda")
+    start = flatten(network)
+    exact, again, rough = (
+        Cohort(network, device="cuda")(
+            start, gpu_jobs(Training(lr=0.05, batch_size=5, precision=precision)), seed=SEED, round_=ROUND
+        )
+        for precision in (None, None, "tf32")
+    )
+    torch.testing.assert_close(exact, again, rtol=1e-3, atol=5e-5)
+    assert 1e-5 < float((rough - exact).norm() / exact.norm()) < 0.1
+    assert not torch.equal(rough, exact)
 
 
 @pytest.mark.usefixtures("wide")
@@ -140,7 +156,7 @@ def test_when_memory_runs_out_fewer_clients_train_at_once(monkeypatch):
 
 def test_scores_equal_those_of_the_cpu():
     samples = Synthetic(test=600, classes=3, side=6)().test
-    network = ResNet18(width=4)(SHAPE, 3, 0)
+    network = ResNet18(width=4, norm="batch")(SHAPE, 3, 0)
     on_cpu = Evaluator(network).score(flatten(network), samples)
     on_gpu = Evaluator(network, "cuda").score(flatten(network).cuda(), samples.to("cuda"))
     assert on_gpu.loss == pytest.approx(on_cpu.loss, rel=1e-3)

@@ -8,12 +8,13 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.roster import Roster
+from f2ed.deployment.roster import Roster, terms_of_shard
 from f2ed.deployment.transparency.findings import Finding, Kind
 from f2ed.deployment.transparency.lines import (
     GENESIS,
     SERVER,
     Began,
+    Blamed,
     Equivocation,
     Line,
     Repaired,
@@ -23,6 +24,7 @@ from f2ed.deployment.transparency.lines import (
     read_line,
 )
 from f2ed.deployment.transparency.store import author_name
+from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import check_blame
 
 __all__ = ["Authors", "Checked", "check_files"]
 
@@ -36,6 +38,8 @@ class Authors(NamedTuple):
     lineage: str
     keys: dict[int, tuple[bytes, ...]]
     names: dict[int, str]
+    rosters: dict[bytes, Roster]
+    """By digest."""
 
     @classmethod
     def of(cls, rosters: Sequence[Roster]) -> "Authors":
@@ -51,7 +55,8 @@ class Authors(NamedTuple):
                 names[client] = name
             if roster.server:
                 keys.setdefault(SERVER, set()).add(roster.server)
-        return cls(rosters[0].lineage, {by: tuple(sorted(each)) for by, each in keys.items()}, names)
+        known_keys = {by: tuple(sorted(each)) for by, each in keys.items()}
+        return cls(rosters[0].lineage, known_keys, names, {each.digest: each for each in rosters})
 
     def check(self, line: Line) -> None:
         """Raise `PeerError` unless the author of a line signed it."""
@@ -139,6 +144,7 @@ class _Check(NamedTuple):
                 self.seen(line, self._where(raw), True)
                 self._began(line, raw, began)
                 self._carried(line, raw)
+                self._blamed(line, raw)
         self._end(torn)
         if first is None or before is None:
             raise ConfigError(f"{self.path} holds no line of a log; logs end in .log, in a node's state folder")
@@ -198,11 +204,34 @@ class _Check(NamedTuple):
             if self._signed(each, raw):
                 self.seen(each, self._where(raw), False)
 
+    def _blamed(self, line: Line, raw: _Raw) -> None:
+        """Check the evidence of a blame again, by the roster under which it was found."""
+        if not isinstance(line.data, Blamed):
+            return
+        who = " or ".join(self.authors.name(client) for client in line.data.blame.clients)
+        what = f"round {line.data.round}, shard {line.data.shard}: {who}"
+        roster = self.authors.rosters.get(line.roster)
+        if roster is None:
+            self._find("blamed", raw, f"{what}, not checked: give the roster with serial {line.serial} too", line)
+            return
+        try:
+            _check_blamed(line.data, roster)
+        except PeerError as error:
+            self._find("false-blame", raw, f"{what}: {error}", line)
+        else:
+            self._find("blamed", raw, f"{what}: {line.data.blame.reason}", line)
+
     def _find(self, kind: Kind, raw: _Raw, text: str, *lines: Line) -> None:
         self.found(Finding(kind=kind, where=self._where(raw), text=text, lines=lines))
 
     def _where(self, raw: _Raw) -> str:
         return f"{self.path}:{raw.number}"
+
+
+def _check_blamed(data: Blamed, roster: Roster) -> None:
+    if data.blame.context != data.ctx:
+        raise PeerError("the evidence is of another round or shard")
+    check_blame(data.blame, terms_of_shard(roster, data.round, data.shard), roster.keys)
 
 
 def _lines(path: Path, progress: Progress) -> Iterator[_Raw]:

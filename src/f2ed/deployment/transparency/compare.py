@@ -9,6 +9,7 @@ from f2ed.deployment.transparency.findings import Finding
 from f2ed.deployment.transparency.lines import (
     SERVER,
     Began,
+    Blamed,
     Confirmed,
     KeysSeen,
     Line,
@@ -147,7 +148,7 @@ def _statements(line: Line) -> Iterator[tuple[int, int, str, object]]:
             if shard.survivors:
                 yield data.round, shard.shard, "survivors", shard.survivors
         return
-    if isinstance(data, Began | KeysSeen | Uploaded | Confirmed):
+    if isinstance(data, Began | KeysSeen | Uploaded | Confirmed | Blamed):
         yield data.round, data.shard, "ctx", data.ctx
     if isinstance(data, Began):
         yield data.round, data.shard, "input", data.input

@@ -20,6 +20,8 @@ Kind: TypeAlias = Literal[
     "two-rosters",
     "split-view",
     "unlisted-round",
+    "false-blame",
+    "blamed",
     "repaired",
     "torn-end",
 ]
@@ -41,13 +43,15 @@ MEANINGS: dict[Kind, str] = {
     "lied to one of them or began the round again after a failure, or one of them writes what is not true.",
     "unlisted-round": "The server's log does not list a round that it asked for: it stopped in that round, or hides "
     "it.",
+    "false-blame": "The evidence does not show what the server says: it blames somebody for nothing.",
+    "blamed": "This member broke the protocol, or one of these two did; the evidence holds unless it was not checked.",
     "repaired": "A crash left a torn line. It was never sent, and the author named it.",
     "torn-end": "The last line is not complete: a crash, or the file was copied while it was written. Its author names "
     "it with its next line.",
 }
 """What each kind of finding means, for people."""
 
-_NOTES = {"repaired", "torn-end"}
+_NOTES = {"blamed", "repaired", "torn-end"}
 
 
 @final

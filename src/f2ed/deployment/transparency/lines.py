@@ -14,12 +14,14 @@ from msgspec import Meta
 from f2ed.core.errors import PeerError
 from f2ed.protocol.primitives.crypto import sign, verify
 from f2ed.protocol.primitives.fields import fields
+from f2ed.protocol.secagg import Blame
 
 __all__ = [
     "GENESIS",
     "MOST_BYTES",
     "SERVER",
     "Began",
+    "Blamed",
     "Boot",
     "Complaint",
     "Confirmed",
@@ -177,6 +179,13 @@ class Equivocation(_Event, frozen=True, tag="equivocation"):
     lines: "tuple[Line, Line]"
 
 
+@final
+class Blamed(InRound, frozen=True, tag="blamed"):
+    """The server blames a member for breaking the protocol, with evidence that everyone can check."""
+
+    blame: Blame
+
+
 Event: TypeAlias = (
     Boot
     | Pinned
@@ -189,6 +198,7 @@ Event: TypeAlias = (
     | Refused
     | Repaired
     | RoundClosed
+    | Blamed
     | Equivocation
 )
 
@@ -212,7 +222,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def __post_init__(self) -> None:
         """Refuse a node's line with an event of the server, and the other way round."""
         if not isinstance(self.data, Boot | Pinned | Repaired) and (self.by == SERVER) != isinstance(
-            self.data, RoundClosed | Equivocation
+            self.data, RoundClosed | Blamed | Equivocation
         ):
             raise ValueError(f"an event {type(self.data).__name__} by author {self.by}")
 

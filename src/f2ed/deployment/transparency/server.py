@@ -12,7 +12,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.transparency.heads import Heads
-from f2ed.deployment.transparency.lines import SERVER, Equivocation, Event, RoundClosed, ShardOutcome
+from f2ed.deployment.transparency.lines import SERVER, Blamed, Equivocation, Event, RoundClosed, ShardOutcome
 from f2ed.deployment.transparency.store import LogFile
 from f2ed.protocol.aggregation import Audit, Task, shard_terms
 from f2ed.protocol.primitives.crypto import digest, public_key
@@ -66,8 +66,13 @@ class ServerLog(NamedTuple):
             shards=shards,
             heads=heads,
         )
-        contradictions: list[Event] = [Equivocation(lines=pair) for pair in twice]
-        self.file.append(*contradictions, round_)
+        found: list[Event] = [Equivocation(lines=pair) for pair in twice]
+        found += [
+            Blamed(round=task.round, shard=each.shard, ctx=contexts[each.shard], blame=blame)
+            for each in audit.shards
+            for blame in each.blame
+        ]
+        self.file.append(*found, round_)
 
 
 def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Heads | None) -> ServerLog | None:

@@ -65,8 +65,12 @@ def plan_batches(jobs: Sequence[TrainingJob], seed: int, round_: int) -> list[Ba
 
     def kind(place: int) -> tuple[object, ...]:
         job = jobs[place]
-        settings = (0.0 if value is None else value for value in msgspec.structs.astuple(job.training))
-        return id(job.data.pool), *settings, job.proximal is None, job.mask is None
+        return (
+            id(job.data.pool),
+            *map(str, msgspec.structs.astuple(job.training)),
+            job.proximal is None,
+            job.mask is None,
+        )
 
     return [_plan(list(group), jobs, seed, round_) for _, group in groupby(sorted(range(len(jobs)), key=kind), kind)]
 

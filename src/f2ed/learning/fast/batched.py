@@ -1,6 +1,9 @@
 """Train many clients at once: one weight matrix, one gradient call and one optimizer step for all of them."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import torch
@@ -15,55 +18,151 @@ __all__ = ["Recordings", "train_batched", "train_in_turn"]
 
 # Recording a step costs as much as about five steps.
 _WORTH_RECORDING = 20
+# So many clients of a wide model train at the same time, each on a stream of its own.
+_LANES = 8
 
-Recordings = dict[tuple[object, ...], "_Recording"]
-"""Steps of one client, recorded on a GPU, by what they depend on."""
+Recordings = dict[tuple[object, ...], Any]
+"""Steps recorded on a GPU, with the memory that they work in, by what they depend on; kept for later rounds."""
 
 
 @torch.no_grad()
-def train_batched(start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients) -> None:
+def train_batched(
+    start: Tensor,
+    trained: int,
+    plan: BatchPlan,
+    out: Tensor,
+    gradients: Gradients,
+    recordings: Recordings | None = None,
+) -> None:
     """Train the plan's clients and write their updates into the rows of `out`.
 
-    Buffers do not change in models that can be trained this way; their part of an update is zero. On a GPU the
-    steps of clients with equally many batches are recorded once and replayed, which saves kernel launches.
+    Buffers do not change in models that can be trained this way; their part of an update is zero. On a GPU steps are
+    recorded once and replayed, which saves kernel launches: for all clients, for half of them and so on, so that few
+    clients with more data than others do not keep all busy.
     """
     initial = _initial(start, trained, plan)
-    training = _Training(plan, start[trained:], initial, gradients)
-    if start.is_cuda and len(plan.active) >= _WORTH_RECORDING and plan.active[-1] == plan.clients:
-        _Recording(training, plan).replay(plan)
-    else:
-        for at, active in enumerate(plan.active):
-            images = _pick(plan, plan.index[at, :active])
-            training.step(images, plan.labels[at, :active], plan.shares[at, :active])
+    group = _group(plan, start[trained:], initial, gradients, recordings)
+    levels = _levels(plan.active) if _records(start) else []
     rows = torch.tensor(plan.places, device=out.device)
-    out[rows, :trained] = training.weights.sub_(initial)
     out[rows, trained:] = 0
+    left = plan.clients
+
+    def finish(first: int) -> None:
+        """Write the updates of clients that have no more batches; what replayed steps do to their weights is lost."""
+        out[rows[first:left], :trained] = group.training.weights[first:left] - initial[first:left]
+
+    for at, active in enumerate(plan.active):
+        if active < left:
+            finish(active)
+            left = active
+        level = min((size for size in levels if size >= active), default=None)
+        if level is None:
+            images = _pick(plan, plan.index[at, :active])
+            group.training.step(images, plan.labels[at, :active], plan.shares[at, :active])
+        else:
+            group.recording(plan, level).step(plan, at)
+    finish(0)
 
 
 @torch.no_grad()
 def train_in_turn(
     start: Tensor, trained: int, plan: BatchPlan, out: Tensor, gradients: Gradients, recordings: Recordings
 ) -> None:
-    """Train the plan's clients on a GPU one after another, for models of which one client keeps it busy.
+    """Train the plan's clients on a GPU a few at a time, for models of which few clients keep it busy.
 
-    All clients of a run replay the same recorded step, which is kept in `recordings`; those with a proximal term or a
-    mask, which few attackers have, record their own.
+    Each of a few streams trains client after client by one recorded step, which is kept in `recordings`. Clients with
+    a proximal term or a mask, which few attackers have, record their own.
     """
-    for at in range(plan.clients):
+    lanes: list[_Recording] = recordings.setdefault(("lane", *_kind(plan)), [])
+    alone = [at for at, job in enumerate(plan.jobs) if job.proximal is not None or job.mask is not None]
+    for at in alone:
+        train_batched(start, trained, plan.part(at, at + 1), out, gradients)
+    together = [at for at in range(plan.clients) if at not in alone]
+    while len(lanes) < min(_LANES, len(together)):
+        mine = plan.part(0, 1)
+        try:
+            training = _Training(mine, start[trained:].clone(), _initial(start, trained, mine), gradients)
+            lanes.append(_Recording(training, mine, 1))
+        except torch.OutOfMemoryError:
+            if not lanes:
+                raise
+            break
+    queues: list[list[int]] = [[] for _ in lanes]
+    loads = [0] * len(lanes)
+    for at in together:
+        # The plan starts with the clients that have most to do, so the least loaded stream gets the next one.
+        lane = loads.index(min(loads))
+        queues[lane].append(at)
+        loads[lane] += sum(active > at for active in plan.active)
+    running = [
+        _train_queue(recording, queue, start, trained, plan, out)
+        for recording, queue in zip(lanes, queues, strict=True)
+    ]
+    for recording in lanes:
+        recording.begin()
+    while running:
+        running = [lane for lane in running if next(lane, None) is not None]
+    for recording in lanes:
+        recording.end()
+
+
+def _train_queue(
+    recording: "_Recording", queue: list[int], start: Tensor, trained: int, plan: BatchPlan, out: Tensor
+) -> Iterator[int]:
+    """Train these clients one after another; yield after each step, so that other streams get theirs in between."""
+    weights = recording.training.weights
+    for at in queue:
         mine = plan.part(at, at + 1)
-        (job,), (place,) = mine.jobs, mine.places
-        if job.proximal is not None or job.mask is not None:
-            train_batched(start, trained, mine, out, gradients)
-            continue
-        initial = _initial(start, trained, mine)
-        kind = *msgspec.structs.astuple(mine.training), mine.pool.shape[1:]
-        if kind not in recordings:
-            recordings[kind] = _Recording(_Training(mine, start[trained:].clone(), initial, gradients), mine)
-        recording = recordings[kind]
-        recording.training.restart(initial, start[trained:])
-        recording.replay(mine)
-        torch.sub(recording.training.weights[0], initial[0], out=out[place, :trained])
-        out[place, trained:] = 0
+        with recording.on_its_stream():
+            initial = _initial(start, trained, mine)
+            recording.training.restart(initial, start[trained:])
+        for number in range(len(mine.active)):
+            with recording.on_its_stream():
+                recording.step(mine, number)
+            yield at
+        with recording.on_its_stream():
+            row = out[mine.places[0]]
+            torch.sub(weights[0], initial[0], out=row[:trained])
+            row[trained:] = 0
+
+
+def _kind(plan: BatchPlan) -> tuple[object, ...]:
+    """Return what a recorded step depends on, besides the model."""
+    return *msgspec.structs.astuple(plan.training), plan.pool.shape[1:], plan.labels.shape[2:]
+
+
+def _records(tensor: Tensor) -> bool:
+    """Return whether steps can be recorded where this tensor is."""
+    return tensor.is_cuda
+
+
+def _levels(active: tuple[int, ...]) -> list[int]:
+    """Return for how many clients steps are worth recording: all, and each half of the last with enough steps."""
+    if len(active) < _WORTH_RECORDING:
+        return []
+    found, size = [active[0]], active[0]
+    while size > 1:
+        size = -(-size // 2)
+        fewer = -(-size // 2) if size > 1 else 0
+        if sum(fewer < k <= size for k in active) >= _WORTH_RECORDING:
+            found.append(size)
+    return found
+
+
+def _group(
+    plan: BatchPlan, buffers: Tensor, initial: Tensor, gradients: Gradients, recordings: Recordings | None
+) -> "_Group":
+    """Return the state of the plan's clients, in memory that earlier recordings use where there are any."""
+    alone = recordings is None or any(job.proximal is not None or job.mask is not None for job in plan.jobs)
+    if recordings is None or alone:
+        return _Group(_Training(plan, buffers, initial, gradients))
+    kind = "group", plan.clients, *_kind(plan)
+    if kind not in recordings:
+        recordings[kind] = _Group(_Training(plan, buffers.clone(), initial, gradients))
+    else:
+        recordings[kind].training.restart(initial, buffers)
+    group: _Group = recordings[kind]
+    return group
 
 
 def _initial(start: Tensor, trained: int, plan: BatchPlan) -> Tensor:
@@ -106,35 +205,62 @@ class _Training:
             torch.where(self.mask[:active], now, self.initial[:active], out=now)
 
 
-class _Recording:
-    """A CUDA graph of one step, to be replayed with other batches."""
+class _Group:
+    """Clients that train together, and the steps recorded for some or all of them."""
 
-    def __init__(self, training: _Training, plan: BatchPlan) -> None:
+    def __init__(self, training: _Training) -> None:
         self.training = training
-        self._batch = _pick(plan, plan.index[0]), plan.labels[0].clone(), plan.shares[0].clone()
+        self._recorded: dict[int, _Recording] = {}
+
+    def recording(self, plan: BatchPlan, clients: int) -> "_Recording":
+        """Return the recorded step of the first clients."""
+        if clients not in self._recorded:
+            self._recorded[clients] = _Recording(self.training, plan, clients)
+        return self._recorded[clients]
+
+
+class _Recording:
+    """A CUDA graph of one step of the first clients, to be replayed with other batches."""
+
+    def __init__(self, training: _Training, plan: BatchPlan, clients: int) -> None:
+        self.training = training
+        batch = plan.index[0, :clients], plan.labels[0, :clients], plan.shares[0, :clients]
+        self._batch = _pick(plan, batch[0]), batch[1].clone(), batch[2].clone()
+        # Libraries keep scratch memory by stream, so graphs that run at the same time need streams of their own.
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no annotation for it
         changing = (training.weights, *training.state)
         before = [part.clone() for part in changing]
         # PyTorch requires a few warm-up runs on a side stream before a recording.
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no annotation for it
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        self.begin()
+        with self.on_its_stream():
             for _ in range(3):
                 training.step(*self._batch)
-        torch.cuda.current_stream().wait_stream(aside)
+        self.end()
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, stream=self._stream):
             training.step(*self._batch)
         for part, value in zip(changing, before, strict=True):
             part.copy_(value)
 
-    def replay(self, plan: BatchPlan) -> None:
-        """Run all steps of clients with equally many batches."""
+    def begin(self) -> None:
+        """Let the recording's stream wait for what was launched before."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+
+    def end(self) -> None:
+        """Let what is launched next wait for the recording's stream."""
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def on_its_stream(self) -> AbstractContextManager[object]:
+        """Launch on the recording's own stream instead of the current one."""
+        return torch.cuda.stream(self._stream)
+
+    def step(self, plan: BatchPlan, at: int) -> None:
+        """Run one step of the plan, on the current stream."""
         images, labels, shares = self._batch
-        for at in range(len(plan.active)):
-            images.copy_(_pick(plan, plan.index[at]))
-            labels.copy_(plan.labels[at])
-            shares.copy_(plan.shares[at])
-            self._graph.replay()
+        images.copy_(_pick(plan, plan.index[at, : len(images)]))
+        labels.copy_(plan.labels[at, : len(images)])
+        shares.copy_(plan.shares[at, : len(images)])
+        self._graph.replay()
 
 
 def _pick(plan: BatchPlan, index: Tensor) -> Tensor:

@@ -14,13 +14,13 @@ Norm = Literal["batch", "group"]
 
 
 class ResNet18(Model, frozen=True, tag="resnet18"):
-    """Eight residual blocks of two convolutions, for DBA.
+    """Eight residual blocks of two convolutions.
 
-    `norm = "batch"` is the original; its running statistics are sent and averaged like weights. `norm = "group"` (at
-    most 32 groups) has none, works with small batches, and allows many clients to be trained at once.
+    `norm = "group"` (at most 32 groups) has no running statistics, works with small batches, and allows clients to be
+    trained together. `norm = "batch"` is the original; its running statistics are sent and averaged like weights.
     """
 
-    norm: Norm = "batch"
+    norm: Norm = "group"
     width: Annotated[int, msgspec.Meta(ge=1)] = 64
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -71,6 +71,8 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     """The digest of everyone's keys in that round, to which the dealers' signatures are bound."""
     dealt: bytes = b""
     """The dealer's signature over its parcels, where shares are the evidence."""
+    advertisement: bytes = b""
+    """The dealer's signed message with its commitments, where shares are the evidence."""
     evidence: tuple[Exhibit, ...]
 
 

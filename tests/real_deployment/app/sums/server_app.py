@@ -24,9 +24,8 @@ class Supervised(F2ed):
 
     desk = None
 
-    def _publish(self, progress, journal, evaluate_fn, result):
-        super()._publish(progress, journal, evaluate_fn, result)
-        self.pause(progress.round, progress.arrays)
+    def __init__(self, **settings):
+        super().__init__(**settings, on_round=lambda finished: self.pause(finished.round, finished.arrays))
 
     def pause(self, number, model):
         file = io.BytesIO()
@@ -36,7 +35,7 @@ class Supervised(F2ed):
         wanted = self.desk.wait(f"begin/{number + 1}")
         if wanted == "end":
             raise Ended
-        self._deadlines = Deadlines(600.0, float(wanted), 600.0)
+        self._run.deadlines = Deadlines(600.0, float(wanted), 600.0)
 
 
 @app.main()

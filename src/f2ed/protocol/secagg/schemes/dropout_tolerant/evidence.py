@@ -7,6 +7,7 @@ from f2ed.protocol.primitives.crypto import same, verify
 from f2ed.protocol.secagg import shamir
 from f2ed.protocol.secagg.blame import Blame, ComplaintExhibit, ShareExhibit, distinct, guilty
 from f2ed.protocol.secagg.gather import name_some
+from f2ed.protocol.secagg.messages import decode, write
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, merkle
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Complaint, Link, Shares, SignedParcel
 from f2ed.protocol.secagg.terms import Terms, place
@@ -22,6 +23,7 @@ class Deals:
         self, context: bytes, peers: Mapping[ClientId, Advertisement], shares: Mapping[ClientId, Shares]
     ) -> None:
         self.context = context
+        self.peers = peers
         self.advertised = keys.advertised_digest(peers.values())
         self.shares = shares
         self._leaves = {d: [keys.parcel_digest(parcel) for parcel in each.parcels] for d, each in shares.items()}
@@ -95,6 +97,7 @@ class Deals:
             context=self.context,
             advertised=self.advertised,
             dealt=self.shares[dealer].signature,
+            advertisement=write(self.peers[dealer]),
             evidence=tuple(exhibits),
         )
 
@@ -123,13 +126,17 @@ class Deals:
         )
 
 
-def check_blame(blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes], advertised: Advertisement | None) -> None:
-    """Raise `PeerError` unless the evidence shows what the blame says.
-
-    For `shares` it takes the dealer's advertisement, whose commitments the shares must fail to rebuild.
-    """
+def check_blame(blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes]) -> None:
+    """Raise `PeerError` unless the evidence shows what the blame says."""
+    named = set(blame.clients)
+    for each in blame.evidence:
+        named |= {each.recipient} if isinstance(each, ShareExhibit) else {each.client, each.dealer}
+    if not blame.evidence or not named <= set(terms.members):
+        raise PeerError("a blame without evidence, or about clients that are not in the shard")
+    if len(set(blame.clients)) != (2 if blame.fault == "disputed" else 1):
+        raise PeerError(f"a fault {blame.fault!r} that blames {len(blame.clients)} clients")
     if blame.fault == "shares":
-        _check_shares(blame, terms, roster, advertised)
+        _check_shares(blame, terms, roster)
         return
     against: set[ClientId] = set()
     for each in blame.evidence:
@@ -137,7 +144,7 @@ def check_blame(blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes], ad
             raise PeerError("evidence that does not concern whom it blames")
         _check_complaint(blame, each, roster)
         against |= {each.client, each.dealer} - set(blame.clients)
-    if blame.fault == "disputes" and (len(blame.clients) != 1 or len(against) <= max(terms.colluders, 1)):
+    if blame.fault == "disputes" and len(against) <= max(terms.colluders, 1):
         raise PeerError(f"disputes with {len(against)} others convict nobody while {terms.colluders} may collude")
 
 
@@ -148,11 +155,10 @@ def _check_complaint(blame: Blame, shown: ComplaintExhibit, roster: Mapping[Clie
     verify(roster[shown.dealer], keys.parcels_text(blame.context, shown.dealer, blame.advertised, root), shown.dealt)
 
 
-def _check_shares(
-    blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes], advertised: Advertisement | None
-) -> None:
+def _check_shares(blame: Blame, terms: Terms, roster: Mapping[ClientId, bytes]) -> None:
     (dealer,) = blame.clients
-    if advertised is None or advertised.client != dealer:
+    advertised = decode((Advertisement,), blame.advertisement)
+    if not isinstance(advertised, Advertisement) or advertised.client != dealer:
         raise PeerError(f"evidence about shares of client {dealer} without its advertisement")
     verify(roster[dealer], keys.advertisement_text(blame.context, advertised), advertised.signature)
     shown = [each for each in blame.evidence if isinstance(each, ShareExhibit)]

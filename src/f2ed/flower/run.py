@@ -1,0 +1,232 @@
+"""The rounds of one Flower run: from the checkpoint to the last round, with everything that is written on the way."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from logging import getLogger
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from f2ed.core.errors import ConfigError, OutageError
+from f2ed.deployment.journal import Journal, RoundOutcome, run_header
+from f2ed.deployment.pace import Pace
+from f2ed.deployment.quarantine import Quarantine
+from f2ed.deployment.run_lock import Note
+from f2ed.deployment.settings import ServerSettings
+from f2ed.deployment.transparency import Heads, ServerLog
+from f2ed.flower import checkpoint as checkpoints
+from f2ed.flower.arrays import tensor_sizes
+from f2ed.flower.attendance import Muster, Waits
+from f2ed.flower.checkpoint import Progress
+from f2ed.flower.hooks import FinishedRound, OnRound
+from f2ed.flower.inner import Inner
+from f2ed.flower.node_registry import NodeRegistry
+from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
+from f2ed.flower.round_input import RoundInputs
+from f2ed.flower.transport import Connection, Deadlines
+from f2ed.protocol.aggregation import ServerStep
+from f2ed.records import RoundRecord
+
+__all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
+
+_log = getLogger("f2ed.flower")
+
+Metrics = dict[str, float]
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+@dataclass
+class RunSettings:
+    """What a strategy sets for its run; the deadlines may change between two rounds."""
+
+    server: ServerSettings
+    deadlines: Deadlines
+    waits: Waits
+    max_skipped: int
+    checkpoint: Path | None
+    records: Path | None
+    heads: Heads | None
+    log: ServerLog | None
+    seed: int | None
+    root_fn: RootFn | None
+    on_round: Sequence[OnRound]
+    inner: Inner | None
+
+
+class Evaluation(NamedTuple):
+    """How a model is evaluated after each round."""
+
+    server: EvaluateFn | None
+    clients: EvaluateFn
+    """Asks clients, where the roster and the strategy let it."""
+
+
+class RunLeader:
+    """Leads the rounds of one run; `written` gets the record of each round and of each attempt that was skipped."""
+
+    def __init__(self, settings: RunSettings, aggregate: AggregateTrain, written: list[RoundRecord]) -> None:
+        self._settings = settings
+        self._aggregate = aggregate
+        self._written = written
+        self._roster = settings.server.roster
+
+    def lead(
+        self,
+        grid: Grid,
+        initial: ArrayRecord,
+        num_rounds: int,
+        inputs: RoundInputs,
+        evaluation: Evaluation,
+        note: Note,
+    ) -> Result:
+        """Lead all rounds that are left, and return what Flower's strategies return."""
+        progress = self._resumed(initial)
+        result = Result(arrays=progress.arrays)
+        metrics = _of_record(_evaluated(evaluation.server, progress, result))
+        leader = self._leader(grid, progress)
+        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.coordinates)
+        muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
+        skipped = 0
+        while progress.round < num_rounds:
+            config = inputs(progress.round + 1, progress.arrays)
+            note(progress.round + 1)
+            attendance = muster(progress.following, finished=progress.round, note=note)
+            if self._written:
+                leader.check_alone(progress)
+            arrays, outcome = leader.lead(progress, attendance, config, self._settings.deadlines, self._aggregate)
+            progress = self._after(progress, arrays, outcome, journal)
+            if outcome.result.skipped is None:
+                skipped = 0
+                self._publish(progress, outcome, journal, evaluation, result)
+            else:
+                skipped += 1
+                self._check_skipped(skipped, progress)
+        return result
+
+    def _after(self, before: Progress, arrays: ArrayRecord, outcome: RoundOutcome, journal: Journal) -> Progress:
+        """Return how far the run is after a round; one that was skipped does not count, and is led again."""
+        record = journal.describe(outcome, round_=before.round, attempts=before.attempts)
+        self._written.append(record)
+        journal.log(record)
+        progress = before._replace(
+            step=outcome.result.state, history=journal.history, following=outcome.audit.round + 1
+        )
+        if record.skipped is None:
+            progress = progress._replace(round=before.round + 1, arrays=arrays, record=record, attempts=())
+            if self._settings.inner is not None:
+                progress = progress._replace(inner=self._settings.inner.to_bytes())
+        else:
+            attempt = f"number {outcome.audit.round}, ended {record.ended}: {record.skipped}"
+            progress = progress._replace(attempts=(*before.attempts, attempt))
+        if self._settings.checkpoint:
+            checkpoints.save(self._settings.checkpoint, progress, roster=self._roster.name)
+        return progress
+
+    def _check_skipped(self, skipped: int, progress: Progress) -> None:
+        if skipped >= self._settings.max_skipped:
+            raise OutageError(
+                f"round {progress.round + 1} was skipped {skipped} times in a row, the last time because "
+                f"{self._written[-1].skipped}. See the log for the clients that dropped out, then run again; with a "
+                f"checkpoint the run continues after round {progress.round}"
+            )
+
+    def _resumed(self, initial: ArrayRecord) -> Progress:
+        path, seed, inner = self._settings.checkpoint, self._settings.seed, self._settings.inner
+        found = path and checkpoints.load(path, roster=self._roster.name, like=initial)
+        if not found:
+            return Progress(0, initial, int.from_bytes(os.urandom(32), "big") if seed is None else seed)
+        if seed not in (None, found.seed):
+            raise ConfigError(f"the checkpoint {path} was made with another seed; leave seed out")
+        if inner is not None:
+            inner.resume(found.inner)
+        elif found.inner:
+            raise ConfigError(f"the checkpoint {path} holds the state of an inner strategy; give the same one as inner")
+        _log.info("f2ed: continuing after round %s, from %s", found.round, path)
+        return found
+
+    def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
+        settings, job = self._settings.server, self._roster.job(grid.run.run_id)
+        connection, pace = Connection(grid, self._settings.heads), Pace(malicious=settings.malicious)
+        tensors = tensor_sizes(progress.arrays)
+        return RoundLeader(
+            connection,
+            NodeRegistry(connection, self._roster, job, pace=pace, deadlines=self._settings.deadlines),
+            pace,
+            # A node that is not asked for more than `skip` rounds could not come back.
+            Quarantine(settings.names, longest=min(32, self._roster.skip // 2)),
+            job,
+            settings,
+            ServerStep(
+                settings.estimator,
+                optimizer=settings.optimizer,
+                tensors=tensors,
+                min_rows=settings.min_shards,
+                seed=progress.seed,
+            ),
+            sum(tensors),
+            {},
+            self._settings.log,
+            self._settings.root_fn,
+            *(() if self._settings.inner is None else (self._settings.inner.weighted_by,)),
+        )
+
+    def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
+        """Log what the run guarantees, and open its records."""
+        last = None if progress.record is None else msgspec.structs.replace(progress.record, **metrics)
+        return Journal(
+            self._settings.server,
+            run_header(
+                self._settings.server,
+                rounds=rounds,
+                dimension=coordinates,
+                seed=self._settings.seed,
+                versions={"flwr": version("flwr")},
+            ),
+            self._settings.records,
+            done=progress.round,
+            history=progress.history,
+            last=last,
+        )
+
+    def _publish(
+        self, progress: Progress, outcome: RoundOutcome, journal: Journal, evaluation: Evaluation, result: Result
+    ) -> None:
+        """Evaluate, then write the record; the checkpoint holds it already, so a crash in between loses nothing."""
+        record = progress.record
+        assert record is not None  # noqa: S101  a round was led
+        result.arrays = progress.arrays
+        if outcome.metrics is not None:
+            result.train_metrics_clientapp[progress.round] = MetricRecord(dict(outcome.metrics))
+        since = time.monotonic()
+        if (asked := evaluation.clients(progress.round, progress.arrays)) is not None:
+            result.evaluate_metrics_clientapp[progress.round] = asked
+        metrics = _evaluated(evaluation.server, progress, result)
+        seconds = msgspec.structs.replace(record.seconds, evaluate=time.monotonic() - since)
+        record = msgspec.structs.replace(record, seconds=seconds, **_of_record(metrics))
+        self._written[-1] = record
+        journal.write(record)
+        for hook in self._settings.on_round:
+            hook(FinishedRound(progress.round, progress.arrays, record, metrics))
+
+
+def _evaluated(evaluate_fn: EvaluateFn | None, progress: Progress, result: Result) -> MetricRecord | None:
+    """Evaluate on the server."""
+    metrics = None if evaluate_fn is None else evaluate_fn(progress.round, progress.arrays)
+    if metrics is not None:
+        result.evaluate_metrics_serverapp[progress.round] = metrics
+        _log.info("f2ed: after round %s: %s", progress.round, dict(metrics))
+    return metrics
+
+
+def _of_record(metrics: MetricRecord | None) -> Metrics:
+    """Return what the round's record holds of an evaluation."""
+    found = {name: None if metrics is None else metrics.get(name) for name in ("accuracy", "loss")}
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float) and isfinite(value)}
