@@ -25,7 +25,7 @@ class SecretRows(Rows):
     def __init__(self, gram: npt.NDArray[np.float64], opener: Opener, *, coordinates: int) -> None:
         self.n, self.matrix = len(gram), np.broadcast_to(np.float32(0), (len(gram), coordinates))
         self.previous, self.tensors, self.rng = None, None, np.random.default_rng(0)
-        self.prior = None
+        self.root, self.reputation, self.prior = None, None, None
         self.kept: npt.NDArray[np.bool_] | None = None
         """The rows in the sum, once it was asked for."""
         self.weights: npt.NDArray[np.float64] | None = None
