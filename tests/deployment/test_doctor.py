@@ -297,7 +297,7 @@ def test_a_server_in_good_order_is_found_healthy(server, site):
         waiting = found(server_checks(given))["run"]
     assert healthy(checks)
     assert "2 MiB are used" in found(checks)["database"].found
-    assert {"SuperLink: reachability", "proxy: certificate of the SuperLink"} <= found(checks).keys()
+    assert {"SuperLink: reachability", "proxy: certificate"} <= found(checks).keys()
     assert (waiting.status, "0 of 1 shards can open" in waiting.found) == ("warning", True)
 
 

@@ -52,7 +52,7 @@ def server_checks(files: ServerFiles, *, timeout: float = 5.0) -> list[Check]:
         if address:
             found = connection_checks(address, contact(address, files.ca, timeout=timeout), now=now)
             # Both run on one machine: their clock is no other.
-            checks += [each._replace(name=f"{what}: {each.name}") for each in found if each.name != "clock"]
+            checks += [each._replace(name=f"{what}: {each.name.split()[0]}") for each in found if each.name != "clock"]
     checks += _folders(files)
     if not isinstance(shown, F2edError):
         checks += _log_key(files.log_key, shown[-1])

@@ -1,13 +1,14 @@
 """One server step for every driver: from the opened rows to the step of the model, with the state it carries over."""
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
@@ -30,11 +31,12 @@ class _Vector(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Stored(_Vector, frozen=True, array_like=True):
-    """The previous step, followed by the optimizer's state, which older checkpoints do not have."""
+    """The previous step, then the optimizer's state and the rows' reputation, which older checkpoints do not have."""
 
     kind: str = ""
     steps: int = 0
     memory: tuple[_Vector, ...] = ()
+    reputation: dict[str, float] = {}
 
 
 @final
@@ -46,11 +48,14 @@ class StepState:
     """The last mean, [d], which some estimators start from. A skipped round keeps it."""
     optimizer: OptimizerState = _NOTHING
     """What the server optimizer remembers."""
+    reputation: Mapping[str, float] = field(default_factory=dict)
+    """What an estimator with a memory knows of each row, by the row's name. Rows that are absent keep theirs."""
 
     def to_bytes(self) -> bytes:
         """Return the state to the last bit."""
         last, state = _packed(self.previous), self.optimizer
-        stored = _Stored(last.dtype, last.data, state.kind, state.steps, tuple(map(_packed, state.memory)))
+        memory = tuple(map(_packed, state.memory))
+        stored = _Stored(last.dtype, last.data, state.kind, state.steps, memory, dict(self.reputation))
         return msgspec.msgpack.encode(stored)
 
     @classmethod
@@ -60,7 +65,7 @@ class StepState:
             stored = msgspec.msgpack.decode(content, type=_Stored)
             memory = tuple(map(_unpacked, stored.memory))
             previous = None if stored.dtype is None else _unpacked(stored)
-            return cls(previous, OptimizerState(stored.kind, stored.steps, memory))
+            return cls(previous, OptimizerState(stored.kind, stored.steps, memory), stored.reputation)
         except (msgspec.DecodeError, ValueError) as wrong:
             raise ConfigError(
                 f"not the state of a server step ({wrong}); delete the checkpoint to start over"
@@ -115,21 +120,32 @@ class ServerStep:
     """The number of leading coordinates that are trained; the rest are buffers. By default all are trained."""
 
     def __call__(
-        self, rows: Array, state: StepState, *, round_: int, weights: Sequence[float] | None = None
+        self,
+        rows: Array,
+        state: StepState,
+        *,
+        round_: int,
+        weights: Sequence[float] | None = None,
+        names: Sequence[str] = (),
+        root: Array | None = None,
     ) -> StepResult:
         """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it.
 
-        `weights` say how much each row counts; without them all count the same.
+        `weights` say how much each row counts; without them all count the same. `names` tell over the rounds which row
+        is which, for estimators with a memory; `root` is a trusted update [d], for estimators that use one.
         """
         if not len(rows):
             return StepResult(None, "nothing was opened", state)
         if len(rows) < self.min_rows:
             return StepResult(None, f"{len(rows)} rows opened, at least {self.min_rows} are required", state)
-        previous = _alongside(rows, state.previous)
+        if names and len(names) != len(rows):
+            raise ConfigError(f"{len(rows)} rows have {len(names)} names; give one to each")
         width = rows.shape[1]
         end = width if self.trained is None else self.trained
         first = [size for size, stop in zip(self.tensors, accumulate(self.tensors), strict=True) if stop <= end]
-        use = partial(self._estimated, rows, previous, weights)
+        vectors = {"previous": _alongside(rows, state.previous), "root": _alongside(rows, root)}
+        known = {"reputation": _remembered(state.reputation, names), "weights": weights}
+        use = partial(self._estimated, rows, vectors, known)
         try:
             estimate = use(slice(0, end), first, stream(self.seed, "estimator", round_))
             rest = self.tensors[len(first) :]
@@ -145,20 +161,30 @@ class ServerStep:
             join = namespace(rows).concatenate
             step = join((step, others.mean))
             estimate = replace(estimate, mean=join((estimate.mean, others.mean)))
-        return StepResult(estimate, None, StepState(estimate.mean, after), step)
+        reputation = dict(state.reputation)
+        if estimate.reputation is not None:
+            reputation |= zip(names, map(float, estimate.reputation), strict=False)
+        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), step)
 
     def _estimated(
         self,
         rows: Array,
-        previous: Array | None,
-        weights: Sequence[float] | None,
+        vectors: Mapping[str, Array | None],
+        known: Mapping[str, Any],
         part: slice,
         tensors: Sequence[int],
         rng: np.random.Generator,
     ) -> Estimate:
         """Estimate some columns on their own."""
-        before = None if previous is None else previous[part]
-        return self.estimator(rows[:, part], previous=before, tensors=tensors, rng=rng, weights=weights)
+        mine = {name: None if vector is None else vector[part] for name, vector in vectors.items()}
+        return self.estimator(rows[:, part], **mine, **known, tensors=tensors, rng=rng)
+
+
+def _remembered(reputation: Mapping[str, float], names: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Return the reputation of the rows, 1 for those that are new; None where rows have no names."""
+    if not names:
+        return None
+    return np.array([reputation.get(name, 1.0) for name in names])
 
 
 def _alongside(rows: Array, previous: Array | None) -> Array | None:
