@@ -92,7 +92,8 @@ def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
 
     def gain(distance: float) -> float:
         rows[len(honest) :] = scene.mean + distance * step
-        estimate = scene.view.estimator(rows, tensors=scene.view.tensors, weights=_prior(scene))
+        view = scene.view
+        estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)
 
     return gain

@@ -35,6 +35,7 @@ from f2ed.simulation.opened_rows import Sharded, Unsharded
 from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
+from f2ed.simulation.root_updates import RootUpdates
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -129,6 +130,7 @@ class Simulation:
             if experiment.sharded
             else Unsharded(weights)
         )
+        self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
@@ -182,8 +184,12 @@ class Simulation:
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
         del updates
+        root = None if self._root is None else self._root(state)
         with watch("estimate"):
-            result = self._server_step(opened.matrix, state.step, round_=state.round, weights=opened.weights)
+            names = [assignment.name(shard) for shard in opened.shards]
+            result = self._server_step(
+                opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
+            )
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):

@@ -52,6 +52,7 @@ def check(experiment: Experiment) -> None:
             f"attack_from: the attack would begin in round {experiment.attack_from}, but the last round is "
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
+    _check_root(experiment)
     if experiment.placement is not None and not experiment.sharded:
         raise ConfigError(
             f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
@@ -81,6 +82,14 @@ def check(experiment: Experiment) -> None:
         )
     _check_protocol(experiment)
     guarantee(clients=clients, malicious=malicious, shards=experiment.rows)
+
+
+def _check_root(experiment: Experiment) -> None:
+    if experiment.root is None and experiment.estimator.needs_root():
+        raise ConfigError(
+            f"root: {experiment.estimator.title} needs a trusted update, and the server has no data; state the number "
+            "of samples that it holds, such as root = 100"
+        )
 
 
 def _check_protocol(experiment: Experiment) -> None:
@@ -134,6 +143,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
     module = _about("model", lambda: experiment.model(data.shape, outputs, experiment.seed))
     scores = _about("model", lambda: _try(module, data))
     _try_loss(experiment, scores, data)
+    if experiment.root is not None and experiment.root > len(data.train.labels):
+        raise ConfigError(f"root: found {experiment.root} samples; the data has {len(data.train.labels)}")
     if (start := experiment.start) is not None:
         _about("start", lambda: saved_vector(found_file(start, None), module))
     if experiment.dp is not None:
