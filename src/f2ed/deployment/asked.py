@@ -93,6 +93,11 @@ class Need(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     buffers: Buffers | None = None
     """The roster's rules for buffers: which arrays make up the update, and which stay here."""
 
+    @property
+    def keeps_buffers(self) -> bool:
+        """Whether the node goes on with buffers of its own."""
+        return self.buffers is not None and self.buffers.policy == "local"
+
 
 @final
 class Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="reply"):

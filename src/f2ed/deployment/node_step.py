@@ -192,7 +192,9 @@ def _trained_words(me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, t
     try:
         need = Need(me.roster.training.stateful, me.roster.array_rules)
         change = _whole(train(need), plan.coordinates)
-        words = contribution(plan.narrowed(change), me.id, key=_rounding(me, asked, terms))(terms)
+        words = contribution(plan.narrowed(change) if plan.scales else change, me.id, key=_rounding(me, asked, terms))(
+            terms
+        )
     except (KeyboardInterrupt, GoneError):
         raise
     except BaseException as error:  # noqa: BLE001  whatever the user's code may raise, SystemExit among it

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Context, Message
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Need
 from f2ed.deployment.train_input import TrainInput
-from f2ed.flower.arrays import Vector, named, update, update_plan
+from f2ed.flower.arrays import Vector, update, update_plan
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
 from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
 from f2ed.flower.local_buffers import keep_local_buffers, with_local_buffers
@@ -23,19 +23,21 @@ _log = getLogger("f2ed.flower")
 
 def trained_update(context: Context, given: TrainInput, train: Call, need: Need) -> Vector:
     """Train, and return what changed of the arrays that travel."""
-    mine = with_local_buffers(context, given, need.buffers)
+    mine = with_local_buffers(context, given) if need.keeps_buffers else given
     before = arrays_of(mine)
     plan = update_plan(before, need.buffers, clip_value=1.0)
     after = _trained_model(_called(context, mine, train, stateful=need.stateful))
     change = update(before, after, plan)
-    keep_local_buffers(context, after, need.buffers, named(before, plan.staying))
+    if need.keeps_buffers:
+        names = list(before)
+        keep_local_buffers(context, after, [names[place] for place in plan.staying])
     return change
 
 
 def evaluated(context: Context, given: TrainInput, evaluate: Call, need: Need) -> Message | None:
     """Return the reply of a function whose replies leave in the clear, or None if it failed."""
     try:
-        mine = with_local_buffers(context, given, need.buffers)
+        mine = with_local_buffers(context, given) if need.keeps_buffers else given
         reply = _called(context, mine, evaluate, stateful=need.stateful)
         if not reply.has_error():
             return reply

@@ -4,7 +4,6 @@ Arrays of floats are part of the update, as far as the roster lets buffers trave
 batch normalization, keep the global model's values: a mean of integers is not an integer.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["Vector", "flat", "moved", "named", "update", "update_plan"]
+__all__ = ["Vector", "flat", "moved", "update", "update_plan"]
 
 
 def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: float) -> UpdatePlan:
@@ -60,12 +59,6 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
         # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
         record[names[place]] = Array(np.asarray(values + piece, values.dtype))
     return record
-
-
-def named(arrays: ArrayRecord, places: Iterable[int]) -> ArrayRecord:
-    """Return some arrays of a model."""
-    names = list(arrays)
-    return ArrayRecord({names[place]: arrays[names[place]] for place in places})
 
 
 def _values(name: str, array: Array) -> npt.NDArray[Any]:

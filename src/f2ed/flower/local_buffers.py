@@ -4,27 +4,25 @@ They are kept between rounds in `context.state`, which Flower stores for each no
 like its data, and nothing of them leaves it.
 """
 
+from collections.abc import Iterable
+
 from flwr.app import ArrayRecord, Context
 
 from f2ed.deployment.train_input import NamedArray, TrainInput
 from f2ed.flower.wire import BUFFERS
-from f2ed.protocol.aggregation import Buffers
 
 __all__ = ["keep_local_buffers", "with_local_buffers"]
 
 
-def with_local_buffers(context: Context, given: TrainInput, rules: Buffers | None) -> TrainInput:
+def with_local_buffers(context: Context, given: TrainInput) -> TrainInput:
     """Return an input with this node's buffers in place of the server's, where it has any of the same form."""
     kept = context.state.array_records.get(BUFFERS)
-    if kept is None or rules is None or rules.policy != "local":
-        return given
-    return given._replace(arrays=tuple(_mine(each, kept) for each in given.arrays))
+    return given if kept is None else given._replace(arrays=tuple(_mine(each, kept) for each in given.arrays))
 
 
-def keep_local_buffers(context: Context, after: ArrayRecord, rules: Buffers | None, staying: ArrayRecord) -> None:
-    """Keep the buffers as training left them, where the roster leaves them here."""
-    if rules is not None and rules.policy == "local":
-        context.state[BUFFERS] = ArrayRecord({name: after[name] for name in staying})
+def keep_local_buffers(context: Context, after: ArrayRecord, names: Iterable[str]) -> None:
+    """Keep the arrays of these names as training left them."""
+    context.state[BUFFERS] = ArrayRecord({name: after[name] for name in names})
 
 
 def _mine(given: NamedArray, kept: ArrayRecord) -> NamedArray:

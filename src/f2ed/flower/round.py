@@ -88,7 +88,8 @@ class RoundLeader(NamedTuple):
         means, audit = shard_means(
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
-        self.plan.widen(means)
+        if self.plan.scales:
+            self.plan.widen(means)
         opened = time.monotonic()
         weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
         names = [assignment.name(shard) for shard in audit.opened]

@@ -91,7 +91,8 @@ class Sharded:
         """Run the protocol in all shards."""
         assignment = self._assignments(round_)
         digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
-        sent = self._plan.narrowed(updates.cpu().numpy())
+        sent = updates.cpu().numpy()
+        sent = self._plan.narrowed(sent) if self._plan.scales else sent
         exchange = MemoryExchange(self._clients, sent, model=digest, seed=self._experiment.seed, round_=round_)
         task = self._task(round_, digest, updates.shape[1])
         self._begin_epoch(exchange, assignment, task)
@@ -99,7 +100,8 @@ class Sharded:
         # A copy: after a failure a deployment asks for keys again, but nobody here has lost any.
         keys = dict(self._setup.keys)
         means, audit = shard_means(exchange, assignment, task, keys=keys, threads=self._clients.workers)
-        self._plan.widen(means)
+        if self._plan.scales:
+            self._plan.widen(means)
         # Whether the set-up is recorded depends on the round alone: one repeated after an interruption is not.
         if round_ == 0 or self._assignments.epoch(round_ - 1) != assignment.epoch:
             audit = self._setup.charged_to(audit)

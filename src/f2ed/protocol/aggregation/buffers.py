@@ -82,6 +82,11 @@ class UpdatePlan(NamedTuple):
         return sum(self.sizes)
 
     @property
+    def scales(self) -> bool:
+        """Whether an array has a clip of its own."""
+        return set(self.factors) != {1.0}
+
+    @property
     def trained_places(self) -> frozenset[int]:
         """The arrays that are trained."""
         ends = accumulate(self.sizes)
@@ -89,8 +94,6 @@ class UpdatePlan(NamedTuple):
 
     def narrowed(self, updates: Values) -> Values:
         """Return vectors [..., d] with each array divided by its factor, as they are clipped and encoded."""
-        if set(self.factors) == {1.0}:
-            return updates
         out = updates.copy()
         for part, factor in self._scaled(out):
             np.divide(part, part.dtype.type(factor), out=part)
