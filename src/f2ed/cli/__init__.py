@@ -16,6 +16,7 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
     "mlflow": "mlflow",
+    "ray": "ray",
     "wandb": "wandb",
     "dp_accounting": "dp",
     "optuna": "search",
