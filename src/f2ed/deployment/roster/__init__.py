@@ -15,7 +15,7 @@ from f2ed.deployment.roster.parts import (
 )
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
 from f2ed.deployment.roster.signing import check_signature, signed
-from f2ed.deployment.roster.terms import derived_terms, round_task, terms_of_shard
+from f2ed.deployment.roster.terms import derived_terms, round_task
 from f2ed.deployment.training_rules import Rule, TrainingRules
 
 __all__ = [
@@ -43,6 +43,5 @@ __all__ = [
     "revised",
     "round_task",
     "signed",
-    "terms_of_shard",
     "write_roster",
 ]
