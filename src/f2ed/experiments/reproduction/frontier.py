@@ -68,8 +68,8 @@ def _standing(setting: str, rule: str, arm: Arm, baseline: float) -> Standing:
     honest, lowest = arm.accuracy["none"], arm.accuracy[arm.attacks[0]]
     backdoor = max((success.mean for success in arm.success.values()), default=0.0)
     row = honest.text(), arm.lowest(len(arm.attacks)), arm.largest()
-    harm = (baseline - honest.mean, baseline - lowest.mean, backdoor)
-    return Standing(setting, rule, *(100 * share for share in harm), row)
+    cost, lost = 100 * (baseline - honest.mean), 100 * (baseline - lowest.mean)
+    return Standing(setting, rule, cost, lost, 100 * backdoor, row)
 
 
 def minimax(every: Sequence[Standing]) -> list[tuple[str, float]]:
