@@ -44,11 +44,10 @@ class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
         new = [client for client in clients if client not in place]
         known = (*state.clients, *new)
         place |= {client: len(state.clients) + row for row, client in enumerate(new)}
-        averages = state.averages
-        if new:
-            averages = torch.cat([averages, averages.new_zeros(len(new), averages.shape[1])])
+        averages = torch.cat([state.averages, updates.new_zeros(len(new), updates.shape[1])])
         rows = torch.as_tensor([place[client] for client in clients], device=updates.device)
         seen = (rows < len(state.clients)).to(updates.dtype).unsqueeze(1)
         beta = self.beta * seen
         sent = beta * averages[rows] + (1 - beta) * updates
-        return sent, MomentumState(averages.index_copy(0, rows, sent), known)
+        averages[rows] = sent
+        return sent, MomentumState(averages, known)
