@@ -19,7 +19,7 @@ from f2ed.protocol.sharding import chain_link
 from tests.adversary.lying_server import RUN, LyingServer, app_with
 from tests.flower.fake_grid import FakeGrid, Node, real_roster, user_app
 
-VICTIM, COLLUDERS = 0, (1, 2, 3)
+VICTIM = 0
 replace = msgspec.structs.replace
 
 
@@ -53,9 +53,11 @@ def federation(tmp_path):
     return Federation(tmp_path)
 
 
-def groups_of_choice():
-    others = (4, 5, 6, 7)
-    return Group(0, 1, (VICTIM, *COLLUDERS), (1,) * 4), Group(1, 1, others, (1,) * 4)
+def groups_of_choice(drawn):
+    """Return groups that put the victim among colluders, of whom there are more than three: the draw is never this."""
+    chosen = next(each for each in ((1, 2, 3), (5, 6, 7)) if each != drawn[0].members[1:])
+    others = tuple(client for client in range(1, 8) if client not in chosen)
+    return Group(0, 1, (VICTIM, *chosen), (1,) * 4), Group(1, 1, others, (1,) * 4)
 
 
 def test_honest_groups_are_followed(federation):
@@ -63,7 +65,7 @@ def test_honest_groups_are_followed(federation):
 
 
 def test_a_victim_cannot_be_put_among_colluders(federation):
-    lie = replace(federation.roster, groups=groups_of_choice())
+    lie = replace(federation.roster, groups=groups_of_choice(federation.roster.groups))
     assert all("the newest groups are not those that the seed draws" in why for why in federation.refusals(lie))
 
 

@@ -160,6 +160,7 @@ def test_the_meter_of_a_run_counts_the_samples():
         ({"clients_per_round": 1.5}, "clients_per_round"),
         ({"clients_per_round": 6}, "shards: 4 shards of 6 clients leave some with 1"),
         ({"clients_per_round": 3, "shards": 4}, "shards: found 4 shards for 3 clients"),
+        ({"placement": "packed", "malicious": 2}, "placement: found 'packed', but each round has other shards"),
         ({"schedule": {"kind": "every-k-rounds", "k": "auto"}}, "schedule.k: .* everyone takes part"),
     ],
 )

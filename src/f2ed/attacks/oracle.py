@@ -13,7 +13,7 @@ from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array, namespace
 from f2ed.estimators import GramRule
 
-__all__ = ["Oracle"]
+__all__ = ["Oracle", "best_distance"]
 
 _REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from their mean
 
@@ -37,9 +37,14 @@ class Oracle(Attack, frozen=True, tag="oracle"):
     def craft(self, scene: Scene) -> Array:
         """Return one row for all malicious clients."""
         step = unit(perturbation(self.direction, scene))
-        reach = np.sqrt(scene.squares.mean() / 2)
-        tried = reach * np.geomspace(*_REACH, self.points)
-        return scene.mean + float(max(tried, key=_gain(scene, step))) * step
+        return scene.mean + best_distance(scene, step, self.points) * step
+
+
+def best_distance(scene: Scene, step: Array, points: int) -> float:
+    """Return the distance along a unit vector at which the malicious rows move the estimator in use farthest."""
+    reach = np.sqrt(scene.squares.mean() / 2)
+    tried = reach * np.geomspace(*_REACH, points)
+    return float(max(tried, key=_gain(scene, step)))
 
 
 def _gain(scene: Scene, step: Array) -> Callable[[float], float]:
@@ -87,7 +92,8 @@ def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
 
     def gain(distance: float) -> float:
         rows[len(honest) :] = scene.mean + distance * step
-        estimate = scene.view.estimator(rows, tensors=scene.view.tensors, weights=_prior(scene))
+        view = scene.view
+        estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)
 
     return gain

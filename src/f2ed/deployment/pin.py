@@ -56,6 +56,10 @@ class Pin(msgspec.Struct, frozen=True):
                 held.write(now)
         return now.roster
 
+    def preview(self, shown: Sequence[Roster], *, day: str) -> Roster:
+        """Return what `follow` would, or refuse as it would, and write nothing."""
+        return self._followed(self._stored.read(), shown, day).roster
+
     @property
     def _stored(self) -> StoredValue[_Pinned]:
         return StoredValue(

@@ -70,6 +70,7 @@ class Adversary:
             goal=self._goal,
             round=round_,
             rng=stream(self._seed, "crew", round_),
+            tensors=cohort.layout.sizes,
         )
         return torch.as_tensor(self.attack.train(clients))
 

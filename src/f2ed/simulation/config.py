@@ -89,7 +89,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attack: AnyAttack | None = None
     attack_from: Annotated[int, Meta(ge=0)] = 0
     """The first round of the attack, counted from 0; until then malicious clients train honestly."""
+    placement: Literal["spread", "packed"] | None = None
+    """Which clients are malicious: in as many or as few shards of the first round as possible; by default any."""
     estimator: AnyEstimator
+    root: Count | None = None
+    """The number of samples that the server holds itself and trusts, for estimators that use a trusted update."""
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
     schedule: Schedule = Fixed()

@@ -31,8 +31,10 @@ from f2ed.simulation.header import digest, header
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.opened_rows import Sharded, Unsharded
+from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
+from f2ed.simulation.root_updates import RootUpdates
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -110,11 +112,10 @@ class Simulation:
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
         clients = split_samples(self.data.train, partition)
-        picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
-        self.malicious = tuple(sorted(map(int, picked)))
+        self._assignments = Assignments(experiment)
+        self.malicious = malicious_clients(experiment, self._assignments(0).shards)
         weights = client_weights(experiment, partition.sizes)
         self._adversary = self._enlist(clients, weights)
-        self._assignments = Assignments(experiment)
         self._local_updates = LocalUpdates(
             experiment,
             cohort,
@@ -128,6 +129,7 @@ class Simulation:
             if experiment.sharded
             else Unsharded(self._assignments, weights)
         )
+        self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
@@ -181,8 +183,12 @@ class Simulation:
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
         del updates
+        root = None if self._root is None else self._root(state)
         with watch("estimate"):
-            result = self._server_step(opened.matrix, state.step, round_=state.round, weights=opened.weights)
+            names = [assignment.name(shard) for shard in opened.shards]
+            result = self._server_step(
+                opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
+            )
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):

@@ -53,7 +53,17 @@ def check(experiment: Experiment) -> None:
             f"attack_from: the attack would begin in round {experiment.attack_from}, but the last round is "
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
+    _check_root(experiment)
+    if experiment.placement is not None and not experiment.sharded:
+        raise ConfigError(
+            f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
+        )
     sampled = experiment.sampled
+    if experiment.placement is not None and sampled < clients:
+        raise ConfigError(
+            f"placement: found {experiment.placement!r}, but each round has other shards; leave it out, or leave out "
+            "clients_per_round"
+        )
     if sampled > clients:
         raise ConfigError(f"clients_per_round: found {sampled} of {clients} clients; state 1 to {clients}, or a share")
     if experiment.rows > sampled:
@@ -81,6 +91,14 @@ def check(experiment: Experiment) -> None:
         )
     _check_protocol(experiment)
     guarantee(clients=sampled, malicious=experiment.assumed_malicious, shards=experiment.rows)
+
+
+def _check_root(experiment: Experiment) -> None:
+    if experiment.root is None and experiment.estimator.needs_root():
+        raise ConfigError(
+            f"root: {experiment.estimator.title} needs a trusted update, and the server has no data; state the number "
+            "of samples that it holds, such as root = 100"
+        )
 
 
 def _check_protocol(experiment: Experiment) -> None:
@@ -134,6 +152,8 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
     module = _about("model", lambda: experiment.model(data.shape, outputs, experiment.seed))
     scores = _about("model", lambda: _try(module, data))
     _try_loss(experiment, scores, data)
+    if experiment.root is not None and experiment.root > len(data.train.labels):
+        raise ConfigError(f"root: found {experiment.root} samples; the data has {len(data.train.labels)}")
     if (start := experiment.start) is not None:
         _about("start", lambda: saved_vector(found_file(start, None), module))
     if experiment.dp is not None:
