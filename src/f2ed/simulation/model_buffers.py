@@ -1,5 +1,7 @@
 """The buffers of a simulated model (BatchNorm's statistics), by the rules that a deployment's roster signs."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -32,9 +34,13 @@ class ModelBuffers:
         """Return the part of the updates that travels."""
         return updates[:, : self.plan.coordinates]
 
-    def kept(self, buffers: Tensor | None, updates: Tensor) -> Tensor | None:
-        """Return every client's own buffers after a round."""
-        return None if buffers is None else buffers + updates[:, self.plan.trained :]
+    def kept(self, buffers: Tensor | None, updates: Tensor, clients: Iterable[int]) -> Tensor | None:
+        """Return every client's own buffers after a round in which these clients trained."""
+        if buffers is None:
+            return None
+        mine = buffers.clone()
+        mine[list(clients)] += updates[:, self.plan.trained :]
+        return mine
 
     def moved(self, model: Tensor, step: Tensor) -> Tensor:
         """Return the model after a step; what does not travel stays as it is."""

@@ -80,7 +80,7 @@ class Recorder:
             dp_epsilon=self._dp_epsilon(after.ledger),
             leak=self._tracker(after.unopened) if self._experiment.sharded else None,
             seconds=seconds,
-            **({} if opened.audit is None else _counts(opened.audit, contaminated, self._experiment.clients)),
+            **({} if opened.audit is None else _counts(opened.audit, contaminated, sum(map(len, shards)))),
         )
 
     def _dp_epsilon(self, ledger: Ledger) -> float | dict[int, float] | None:
