@@ -1,6 +1,7 @@
 """What a setting guarantees and what it reveals: robustness, contamination, a planner, and what opened sums leak."""
 
 from f2ed.guarantees.contamination import Contamination, contamination
+from f2ed.guarantees.helpers_plan import HelpersPlan, plan_helpers
 from f2ed.guarantees.leakage import (
     Exposure,
     LeakFollower,
@@ -25,6 +26,7 @@ __all__ = [
     "Contamination",
     "Exposure",
     "Guarantee",
+    "HelpersPlan",
     "LeakFollower",
     "LeakMeter",
     "ScheduleLeak",
@@ -37,6 +39,7 @@ __all__ = [
     "guarantee",
     "leverages",
     "outnumbered",
+    "plan_helpers",
     "plan_shards",
     "recovered_cosine",
     "safe_k",
