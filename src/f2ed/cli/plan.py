@@ -201,6 +201,10 @@ def _show(advice: ShardPlan, console: Console) -> None:
         console.print("One of these changes would do:" if len(advice.changes) > 1 else "This change would do:")
         for change in advice.changes:
             console.print(Padding(f"- {change.text}", (0, 0, 0, 2)))
+    if advice.small:
+        console.print(f"What {advice.clients} clients can have with shards:")
+        for line in advice.small:
+            console.print(Padding(f"- {line}", (0, 0, 0, 2)))
 
 
 def _choice(advice: ShardPlan, choice: Guarantee) -> Table:

@@ -52,7 +52,8 @@ class Pin(msgspec.Struct, frozen=True):
         now = self._followed(pinned, shown, day)
         if now != pinned:
             with self._stored.hold() as held:
-                now = self._followed(held.before, shown, day)
+                if held.before != pinned:  # Another process moved on meanwhile.
+                    now = self._followed(held.before, shown, day)
                 held.write(now)
         return now.roster
 

@@ -6,6 +6,7 @@ alike, and no file system is shared. A run whose worker or machine is lost goes 
 """
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -185,6 +186,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
     except ModuleNotFoundError:
         raise MissingExtra("--engine ray", "ray") from None
     connected = ray.is_initialized()
+    if not connected:
+        _check_answers(address)
     try:
         if not connected:
             ray.init(address, log_to_driver=False, logging_level=WARNING, include_dashboard=False)
@@ -194,3 +197,16 @@ def _cluster(address: str | None) -> Iterator[Any]:
     finally:
         if not connected:
             ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not host:
+        return
+    if not port.isdigit():
+        raise ConfigError(f"--address {address}: write HOST:PORT, ray://HOST:PORT or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"no Ray cluster at {address!r} ({error}); see ray status") from None

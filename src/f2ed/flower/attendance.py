@@ -128,7 +128,7 @@ class Muster:
         absent = self._registry.absent()
         named = [f"client {client} ({names[client]}): {why}" for client, why in list(absent.items())[:_NAMED]]
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-        more += _HINT if not there and all(why == "not connected" for why in absent.values()) else ""
+        more += "" if self._registry.connected else _HINT
         return (
             f"{can} of {len(assignment.shards)} shards can open, {self._settings.min_shards} are needed; absent: "
             f"{'; '.join(named)}{more}"

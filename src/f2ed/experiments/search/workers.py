@@ -1,5 +1,6 @@
 """Run attacks round by round, here or in several processes; after each round the search decides whether to go on."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -149,10 +150,16 @@ def _run(
     workers: int | None = None,
 ) -> Iterator[Report]:
     simulation = Simulation(experiment, name=name, data=data, device=device, workers=workers, first_rounds=first_rounds)
-    yield simulation.header
-    for _, record in simulation.rounds():
-        yield record
-    yield None
+    try:
+        yield simulation.header
+        for _, record in simulation.rounds():
+            yield record
+        yield None
+    finally:
+        if simulation.device.type == "cuda":  # Recorded steps hold memory that the next run needs.
+            del simulation
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def _serve(pipe: Any, work: Work) -> None:
