@@ -29,5 +29,5 @@ def test_json_is_for_programs(capsys):
 
 
 def test_what_is_about_shards_is_refused():
-    with pytest.raises(ConfigError, match="--protocol helpers has no shards, schedules or noise"):
+    with pytest.raises(ConfigError, match="--protocol helpers has no shards, samples or noise"):
         app("plan --protocol helpers --clients 100 --malicious 8 --shards 25")

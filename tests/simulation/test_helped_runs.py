@@ -132,6 +132,7 @@ def test_nested_survivors_never_come_back_within_an_epoch():
         (HELPED | {"shards": 4}, "shards: found 4, but with helpers every client is a row of its own"),
         (HELPED | {"clip_norm": None}, "clip_norm: the range tests of helpers need it"),
         (HELPED | {"dp": 1.0}, "dp: "),
+        (HELPED | {"clients_per_round": 6}, "clients_per_round: with helpers everyone is asked"),
         (HELPED | {"estimator": "krum"}, "estimator: Krum gives all its weight to one client"),
         (HELPED | {"estimator": "median"}, "estimator: Median needs the coordinates"),
         (HELPED | {"client_weights": "samples"}, "client_weights: with helpers a client is in the sum or not"),

@@ -20,6 +20,7 @@ from f2ed.guarantees.leakage import (
 from f2ed.guarantees.planner import Change, ShardPlan, plan_shards
 from f2ed.guarantees.pool import outnumbered
 from f2ed.guarantees.robustness import Guarantee, guarantee
+from f2ed.guarantees.samples import SamplePlan, malicious_in_sample, plan_sample
 
 __all__ = [
     "Change",
@@ -29,6 +30,7 @@ __all__ = [
     "HelpersPlan",
     "LeakFollower",
     "LeakMeter",
+    "SamplePlan",
     "ScheduleLeak",
     "ShardPlan",
     "Unopened",
@@ -38,8 +40,10 @@ __all__ = [
     "forecast_leak",
     "guarantee",
     "leverages",
+    "malicious_in_sample",
     "outnumbered",
     "plan_helpers",
+    "plan_sample",
     "plan_shards",
     "recovered_cosine",
     "safe_k",

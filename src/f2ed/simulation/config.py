@@ -13,7 +13,7 @@ from msgspec import Meta
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator
-from f2ed.guarantees import safe_k
+from f2ed.guarantees import malicious_in_sample, safe_k
 from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
@@ -79,6 +79,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    clients_per_round: Count | Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """How many clients take part in a round, or which share of them, drawn at random; everyone by default."""
     client_weights: Literal["equal", "samples"] | None = None
     """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
     max_weight: Count | None = None
@@ -129,19 +131,36 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.server_optimizer or FedAvg()
 
     @property
+    def sampled(self) -> int:
+        """The number of clients that take part in a round."""
+        if self.clients_per_round is None:
+            return self.clients
+        share = isinstance(self.clients_per_round, float)
+        return max(1, round(self.clients_per_round * self.clients)) if share else int(self.clients_per_round)
+
+    @property
+    def assumed_malicious(self) -> int:
+        """How many malicious clients a round may have: all of them, or of a sample more in 1% of such runs at most."""
+        if self.sampled >= self.clients:
+            return self.malicious
+        return malicious_in_sample(
+            clients=self.clients, malicious=self.malicious, clients_per_round=self.sampled, rounds=self.rounds
+        )
+
+    @property
     def sharded(self) -> bool:
         """Whether the estimator sees shard means."""
-        return self.shards not in ("none", self.clients)
+        return self.shards not in ("none", self.sampled)
 
     @property
     def rows(self) -> int:
         """The number of rows that the estimator sees if every shard opens."""
-        return self.clients if self.shards == "none" else self.shards
+        return self.sampled if self.shards == "none" else self.shards
 
     @property
     def crowd(self) -> int:
         """The size of the smallest shard."""
-        return self.schedule.min_shard_size(self.clients, self.rows)
+        return self.schedule.min_shard_size(self.sampled, self.rows)
 
     @property
     def shard_mode(self) -> MaskedMode:
@@ -171,7 +190,7 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
     return msgspec.structs.replace(
-        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.malicious)
+        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.assumed_malicious)
     )
 
 
@@ -249,6 +268,8 @@ def _with_k(given: dict[str, Any]) -> Experiment:
     outline = _convert(given | {"schedule": schedule | {"k": 1}})
     if not (isinstance(outline.schedule, EveryKRounds) and outline.sharded):
         raise ConfigError('schedule.k: "auto" is for every-k-rounds, with shards; state a number')
+    if outline.sampled < outline.clients:
+        raise ConfigError('schedule.k: "auto" is for rounds in which everyone takes part; state a number, or use fixed')
     try:
         k = safe_k(
             clients=outline.clients,

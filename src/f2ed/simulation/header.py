@@ -76,7 +76,7 @@ def header(
 def guarantee_with(experiment: Experiment, opened: int | None = None) -> Guarantee:
     """Return the guarantee where this many shards opened; by default all of them."""
     rows = experiment.rows if opened is None else opened
-    return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
+    return guarantee(clients=experiment.sampled, malicious=experiment.assumed_malicious, shards=max(rows, 1))
 
 
 def _crowd(experiment: Experiment) -> int:

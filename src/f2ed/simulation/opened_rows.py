@@ -59,15 +59,22 @@ class OpenedRows(NamedTuple):
 class Unsharded:
     """No shards: the estimator sees each update as it is, and nobody is hidden."""
 
-    def __init__(self, weights: ClientWeights | None) -> None:
-        self._weights = weights
+    def __init__(self, assignments: Assignments, weights: ClientWeights | None) -> None:
+        self._assignments, self._weights = assignments, weights
 
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
         """Leave out the clients that dropped out."""
-        present = [client for client in range(len(updates)) if client not in dropped]
-        weights = None if self._weights is None else tuple(self._weights.by_client[client] for client in present)
-        rows = updates[present] if dropped else updates
-        return OpenedRows(rows, tuple(present), dict(dropped), dropped, weights=weights)
+        everyone = self._assignments.clients(round_)
+        alone = {members[0]: number for number, members in enumerate(self._assignments(round_).shards)}
+        present = [row for row, client in enumerate(everyone) if client not in dropped]
+        weights = self._weights and tuple(self._weights.by_client[everyone[row]] for row in present)
+        return OpenedRows(
+            updates[present] if dropped else updates,
+            tuple(alone[everyone[row]] for row in present),
+            {alone[client]: why for client, why in dropped.items()},
+            dropped,
+            weights=weights,
+        )
 
 
 class Sharded:
@@ -89,7 +96,7 @@ class Sharded:
         self._job = job
         self._assignments = assignments
         self._encoding = encoding(experiment)
-        self._clients = SimulatedClients(experiment.clients, job, shard_of=assignments.shard_of, workers=workers)
+        self._clients = SimulatedClients(job, shard_of=assignments.shard_of, workers=workers)
         self._setup = KeySetup({}, {}, {})
         self._last: tuple[int, int] | None = None
 
@@ -97,8 +104,10 @@ class Sharded:
         """Run the protocol in all shards."""
         assignment = self._assignments(round_)
         digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
+        rows = {client: row for row, client in enumerate(self._assignments.clients(round_))}
+        self._clients.enroll(rows)
         exchange = MemoryExchange(
-            self._clients, updates.cpu().numpy(), model=digest, seed=self._experiment.seed, round_=round_
+            self._clients, updates.cpu().numpy(), rows, model=digest, seed=self._experiment.seed, round_=round_
         )
         task = self._task(round_, digest, updates.shape[1])
         self._begin_epoch(exchange, assignment, task)

@@ -2,12 +2,11 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -134,7 +133,7 @@ class Simulation:
         self._open = (
             Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
             if experiment.sharded
-            else Unsharded(weights)
+            else Unsharded(self._assignments, weights)
         )
         self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
@@ -163,7 +162,7 @@ class Simulation:
         """Return the state before the first round."""
         momentum = None
         if self.experiment.client_momentum is not None:
-            momentum = MomentumState.empty(self.experiment.clients, self._dimension, self.device)
+            momentum = MomentumState.empty(self._dimension, self.device)
         return SimulationState(0, self._first_model, momentum=momentum)
 
     def model(self, state: SimulationState) -> nn.Module:
@@ -184,7 +183,7 @@ class Simulation:
         watch = Stopwatch(self.device)
         assignment = self._assignments(state.round)
         updates, momentum = self._local_updates(state, assignment.shards, watch)
-        dropped = self._draw_dropouts(state.round)
+        dropped = self._draw_dropouts(state.round, self._assignments.clients(state.round))
         with watch("sum"):
             opened = (
                 self._open(updates, state.model, state.round, dropped)
@@ -237,7 +236,7 @@ class Simulation:
             return unsummed(opened, self.experiment.clients)
         return unopened(opened, assignment)
 
-    def _enlist(self, clients: list[ClientData], weights: ClientWeights | None) -> Adversary | None:
+    def _enlist(self, clients: Sequence[ClientData], weights: ClientWeights | None) -> Adversary | None:
         it = self.experiment
         if it.attack is None:
             return None
@@ -252,9 +251,9 @@ class Simulation:
             seed=it.seed,
         )
 
-    def _draw_dropouts(self, round_: int) -> dict[int, str]:
-        """Draw the clients that drop out in this round."""
+    def _draw_dropouts(self, round_: int, clients: list[int]) -> dict[int, str]:
+        """Draw which of the clients of this round drop out."""
         if not self.experiment.client_dropout:
             return {}
         draws = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
-        return {int(client): "dropped out" for client in np.flatnonzero(draws < self.experiment.client_dropout)}
+        return {client: "dropped out" for client in clients if draws[client] < self.experiment.client_dropout}
