@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from f2ed.core.errors import ConfigError
 from f2ed.learning.vector import Layout
 from f2ed.protocol.aggregation import Buffers, plan_update
 from f2ed.simulation.config import Experiment
@@ -23,6 +24,11 @@ class ModelBuffers:
             clip_value=experiment.clip_value,
             are_buffers=[place >= layout.parameters for place in range(len(layout.sizes))],
         )
+        if experiment.helpers is not None and (self.plan.scales or self.plan.trained < self.plan.coordinates):
+            raise ConfigError(
+                "buffers: with helpers all coordinates are judged together and clipped alike; choose keep or local for "
+                "a model with running statistics, and no clips of single arrays"
+            )
         self._local = rules.policy == "local" and layout.dimension > layout.trained
         self._clients = experiment.clients
 
