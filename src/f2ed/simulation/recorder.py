@@ -80,6 +80,7 @@ class Recorder:
             dp_epsilon=self._dp_epsilon(after.ledger),
             leak=self._tracker(after.unopened) if self._experiment.sharded else None,
             seconds=seconds,
+            run_ended=after.patience.ended or UNSET,
             **({} if opened.audit is None else _counts(opened.audit, contaminated, sum(map(len, shards)))),
         )
 
