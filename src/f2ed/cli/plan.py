@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from f2ed.cli.noise_cost import NoiseCosts, noise_costs, show_noise_costs
+from f2ed.cli.plan_helpers import show_helpers_plan
 from f2ed.cli.sample_cost import show_sample
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import (
@@ -27,6 +28,7 @@ from f2ed.guarantees import (
 )
 from f2ed.guarantees.plan_text import percent
 from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.helpers import Guard
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.records import text
@@ -61,6 +63,13 @@ def plan(
     dp_epsilon: Annotated[float | None, Parameter(help="Also show the noise that this epsilon needs.")] = None,
     delta: Annotated[float, Parameter(help="The delta at which epsilon is stated.")] = 1e-5,
     dimension: Annotated[int, Parameter(help="Number of model parameters, for the norm of the noise.")] = 100_000,
+    protocol: Annotated[
+        Literal["shards", "helpers"], Parameter(help="Hide updates in shards, or with a mixer and a judge.")
+    ] = "shards",
+    guard: Annotated[Guard, Parameter(help="With helpers: open sums of whole groups, or of nested sets.")] = "groups",
+    group_size: Annotated[
+        int, Parameter(help="With helpers: size of a group, or by how many nested sets shrink at least.")
+    ] = 4,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
     strict: Annotated[
         bool, Parameter(negative="", help="Exit with status 1 if no guarantee holds or a client is exposed.")
@@ -80,8 +89,18 @@ def plan(
 
     Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise-multiplier 1 --dp-epsilon 8
 
+    Example: f2ed plan --protocol helpers --clients 100 --malicious 8
+
     Example: f2ed plan --clients 10000 --malicious 20 --clients-per-round 500 --min-crowd 5 --rounds 100
     """
+    if protocol == "helpers":
+        others = (shards, rounds, noise_multiplier, dp_epsilon, clients_per_round)
+        if any(each is not None for each in others):
+            raise ConfigError("--protocol helpers has no shards, samples or noise; leave out what is about them")
+        ok = show_helpers_plan(
+            clients=clients, malicious=malicious, min_crowd=min_crowd, guard=guard, group_size=group_size, json=json
+        )
+        sys.exit(1 if strict and not ok else 0)
     wanted = _schedule(schedule)
     sample = None
     if clients_per_round is not None:

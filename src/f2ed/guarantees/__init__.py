@@ -1,6 +1,7 @@
 """What a setting guarantees and what it reveals: robustness, contamination, a planner, and what opened sums leak."""
 
 from f2ed.guarantees.contamination import Contamination, contamination
+from f2ed.guarantees.helpers_plan import HelpersPlan, plan_helpers
 from f2ed.guarantees.leakage import (
     Exposure,
     LeakFollower,
@@ -26,6 +27,7 @@ __all__ = [
     "Contamination",
     "Exposure",
     "Guarantee",
+    "HelpersPlan",
     "LeakFollower",
     "LeakMeter",
     "SamplePlan",
@@ -40,6 +42,7 @@ __all__ = [
     "leverages",
     "malicious_in_sample",
     "outnumbered",
+    "plan_helpers",
     "plan_sample",
     "plan_shards",
     "recovered_cosine",

@@ -21,6 +21,7 @@ from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
+from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
@@ -112,6 +113,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     secure: bool = True
     """False sums the same integers in the clear: the same results in less time, and no secrecy."""
     protocol: Protocol = Protocol()
+    helpers: HelpersProtocol | None = None
+    """Two more parties instead of shards; `protocol = { kind = "helpers", … }` in files and keywords."""
     clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
     """Each coordinate is clipped to this magnitude. Honest updates rarely come near 1; attackers may."""
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)] | None = None
@@ -171,8 +174,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.protocol.mode_for(self.crowd)
 
     @property
-    def mode(self) -> Mode | Literal["none"]:
-        """How updates are protected: "none" without shards, "clear" where sums are made without masks."""
+    def mode(self) -> Mode | Literal["none", "helpers"]:
+        """How updates are protected: "none" without shards or helpers, "clear" where sums are made without masks."""
+        if self.helpers is not None:
+            return "helpers" if self.secure else Clear.mode
         if not self.sharded:
             return "none"
         return self.shard_mode if self.secure else Clear.mode
@@ -180,7 +185,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
-    given = {name: _plain(value, name) for name, value in settings.items()}
+    given = {name: _plain(value, name) for name, value in _with_helpers(settings).items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
     estimator, own = given["estimator"], _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
@@ -193,6 +198,24 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     return msgspec.structs.replace(
         outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.assumed_malicious)
     )
+
+
+def _with_helpers(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a protocol of the kind "helpers", which stands for itself and no shards; "shards" is the other kind."""
+    protocol = given.get("protocol")
+    if protocol in ("helpers", "shards"):
+        protocol = {"kind": protocol}
+    if isinstance(protocol, HelpersProtocol):
+        protocol = {"kind": "helpers", **plain(protocol)}
+    if isinstance(protocol, Mapping) and "kind" in protocol:
+        kind, rest = protocol["kind"], {name: value for name, value in protocol.items() if name != "kind"}
+        if kind not in ("helpers", "shards"):
+            raise ConfigError(f'protocol.kind: there is no {kind!r}; use "shards" or "helpers"')
+        given = {name: value for name, value in given.items() if name != "protocol"}
+        given["helpers" if kind == "helpers" else "protocol"] = rest
+    if given.get("helpers") is not None:
+        given = {"shards": "none", **given}
+    return given
 
 
 def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
@@ -270,4 +293,7 @@ def _convert(given: dict[str, Any]) -> Experiment:
     try:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
-        raise ConfigError(explain(str(error), given, Experiment)) from None
+        found = explain(str(error), given, Experiment)
+        raise ConfigError(
+            found.replace("helpers.", "protocol.", 1) if found.startswith("helpers.") else found
+        ) from None

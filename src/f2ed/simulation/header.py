@@ -82,6 +82,8 @@ def guarantee_with(experiment: Experiment, opened: int | None = None) -> Guarant
 def _crowd(experiment: Experiment) -> int:
     """Return the smallest number of clients in whose mean an update may be opened."""
     mode = experiment.mode
+    if experiment.helpers is not None:
+        return experiment.helpers.crowd_for(experiment.clients) if experiment.secure else 1
     return 1 if mode == "none" else experiment.protocol.quorum_for(mode, experiment.crowd).min_crowd
 
 

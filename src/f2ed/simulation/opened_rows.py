@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
+from f2ed.estimators import Estimate
 from f2ed.protocol.aggregation import (
     Audit,
     KeySetup,
@@ -45,6 +46,14 @@ class OpenedRows(NamedTuple):
     """How much each row counts; None where all count the same."""
     protect: float = 0.0
     """Seconds that the server spent waiting for clients to encode and mask."""
+    kept: tuple[ClientId, ...] | None = None
+    """With helpers: whose updates are in the one sum; None where none was opened."""
+    estimate: Estimate | None = None
+    """With helpers, where the judge has weighed the rows and nobody else can."""
+    skipped: str | None = None
+    """With helpers: why no sum was opened."""
+    bytes_up: int = 0
+    """With helpers: what a client sent."""
 
 
 class Unsharded:

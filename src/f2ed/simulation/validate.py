@@ -19,6 +19,8 @@ from f2ed.learning.losses import CrossEntropy, metric_of
 from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.dp import NoiseCost, noise_cost
+from f2ed.protocol.helpers import ROLES, HelpersProtocol, Party, helper_terms, rule_bytes
+from f2ed.protocol.helpers import check_terms as check_helper_terms
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.secagg import check as check_terms
@@ -54,6 +56,8 @@ def check(experiment: Experiment) -> None:
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
     _check_root(experiment)
+    if experiment.helpers is not None:
+        _check_helpers(experiment, experiment.helpers)
     if experiment.placement is not None and not experiment.sharded:
         raise ConfigError(
             f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
@@ -91,6 +95,40 @@ def check(experiment: Experiment) -> None:
         )
     _check_protocol(experiment)
     guarantee(clients=sampled, malicious=experiment.assumed_malicious, shards=experiment.rows)
+
+
+def _check_helpers(experiment: Experiment, helpers: HelpersProtocol) -> None:
+    """Refuse what helpers do not offer, and terms that are not safe."""
+    if experiment.shards != "none":
+        raise ConfigError(
+            f"shards: found {experiment.shards}, but with helpers every client is a row of its own; leave it out"
+        )
+    if experiment.clip_norm is None:
+        raise ConfigError("clip_norm: the range tests of helpers need it; state about the norm of an honest update")
+    if experiment.sampled < experiment.clients:
+        raise ConfigError("clients_per_round: with helpers everyone is asked in every round; leave it out")
+    if experiment.client_weights is not None:
+        raise ConfigError('client_weights: with helpers a client is in the sum or not; use client_weights = "equal"')
+    if experiment.dp is not None:
+        raise ConfigError("dp: a filter over single clients has no bounded sensitivity, so noise has no epsilon here")
+    names = ("server", "mixer", "judge")
+    _about("estimator", lambda: rule_bytes(experiment.estimator))
+    _about(
+        "protocol",
+        lambda: check_helper_terms(
+            helper_terms(
+                helpers,
+                policy=bytes(32),
+                job="check",
+                round_=0,
+                members=range(experiment.clients),
+                coordinates=1,
+                clip_norm=experiment.clip_norm or 1.0,
+                rule=experiment.estimator,
+                parties={ROLES[place]: Party(name, bytes([place]) * 32) for place, name in enumerate(names)},
+            )
+        ),
+    )
 
 
 def _check_root(experiment: Experiment) -> None:
