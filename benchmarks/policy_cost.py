@@ -6,8 +6,8 @@ A whole deployment in one process: the real strategy, and nodes with `protect`, 
 roster, which answer one after another. Every piece is timed where it is called, so that cost and round come from the
 same run. A round is the server's work and one node's, who work at the same time, and training that takes as long as
 stated; the first round agrees on keys. The last column is how long training, network and processes must take
-altogether for the cost to be a tenth of the round. Before the table comes the set-up of a client in a simulation, against
-X25519 alone.
+altogether for the cost to be a tenth of the round. Before the table comes the set-up of a client in a simulation,
+against X25519 alone.
 """
 
 import argparse
