@@ -79,7 +79,8 @@ def fenced(rows: Rows, kept: Index, weights: Weights, drop: int, cut: Cut) -> Ar
         low, high = ordered[drop], ordered[-1 - drop]
         if cut == "winsorize":
             return like(block, weights) @ xp.clip(block, low, high)
-        inside = like(block, some)[:, None] * ((block >= low) & (block <= high))
-        return low + (inside * (block - low)).sum(0) / inside.sum(0)
+        inside, shares = (block >= low) & (block <= high), like(block, some)
+        counted = xp.where(inside, block - low, xp.zeros_like(low))
+        return low + shares @ counted / (shares @ like(block, inside))
 
-    return (rows if len(kept) == rows.n else rows.select(kept)).fill(work, blas=cut == "winsorize")
+    return (rows if len(kept) == rows.n else rows.select(kept)).fill(work, blas=cut != "nearest")
