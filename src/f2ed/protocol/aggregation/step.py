@@ -150,6 +150,19 @@ class ServerStep:
             )
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
+        return self._moved(estimate, state, rows, round_, names)
+
+    def from_estimate(
+        self, estimate: Estimate | None, state: StepState, *, round_: int, skipped: str | None = None
+    ) -> StepResult:
+        """Make a step of a mean that somebody else has estimated; without one the round is skipped."""
+        if estimate is None:
+            return StepResult(None, skipped or "nothing was opened", state)
+        return self._moved(estimate, state, estimate.mean[None], round_, ())
+
+    def _moved(
+        self, estimate: Estimate, state: StepState, rows: Array, round_: int, names: Sequence[str]
+    ) -> StepResult:
         # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
         (mean,), restore = as_matrix(estimate.mean[None])
         memory = tuple(_like(mean, _alongside(rows, vector)) for vector in state.optimizer.memory)
