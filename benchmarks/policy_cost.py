@@ -143,7 +143,7 @@ def main():
         cost = sum(pieces.values())
         each = given.clients + 1
         share, with_training = cost / (seconds - cost), cost / each / ((seconds - cost) / each + given.training)
-        shown = " | ".join(f"{1e3 * value:.0f}" for value in pieces.values())
+        shown = " | ".join(f"{1e3 * value:.1f}" for value in pieces.values())
         print(f"| {size:,} | {seconds:.2f} | {shown} | {share:.1%} | {cpu:.1%} | {with_training:.2%} |", flush=True)
 
 

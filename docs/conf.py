@@ -29,7 +29,7 @@ copyright = "the f2ed contributors"  # noqa: A001  Sphinx's name for it
 release = version = f2ed.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build", "scripts", "diagrams"]
+exclude_patterns = ["_build", "scripts", "diagrams", "notebooks"]
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
 smartquotes = False  # they would turn the dashes of an option into one

@@ -23,6 +23,19 @@ def test_an_authority_cannot_try_serials_until_the_groups_suit(tmp_path):
     assert made == {federation.roster.groups[0].members}
 
 
+def test_an_authority_cannot_try_ids_until_the_groups_suit(tmp_path):
+    """Whoever gives the ids could permute them among the clients: the same people are together under any."""
+    federation = Federation(tmp_path)
+    outline = replace(federation.roster, groups=(), seed=b"", draw=replace(federation.roster.draw, link=0))
+    made = set()
+    for ids in (range(8), reversed(range(8)), (3, 1, 4, 0, 5, 7, 2, 6), range(100, 108)):
+        clients = tuple(replace(entry, id=new) for entry, new in zip(outline.clients, ids, strict=True))
+        other = replace(outline, clients=tuple(sorted(clients, key=lambda entry: entry.id)))
+        groups = drawn(other, sorted(other.keys), count=2, secret=federation.chain).groups
+        made.add(frozenset(frozenset(other.keys[each] for each in group.members) for group in groups))
+    assert len(made) == 1
+
+
 def test_a_zero_with_a_sign_is_another_term(tmp_path):
     """-0.0 equals 0.0: the node would follow its own terms, and write another context into its log."""
     lying = LyingServer(tmp_path, 4)

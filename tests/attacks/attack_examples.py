@@ -22,6 +22,10 @@ EXAMPLES = {
     a.HIDRA: a.HIDRA(sections=7),
     a.Oracle: a.Oracle(),
     a.Edge: a.Edge(),
+    a.AdaptiveBackdoor: a.AdaptiveBackdoor(),
+    a.Chameleon: a.Chameleon(),
+    a.EdgeCase: a.EdgeCase(source=3),
+    a.Semantic: a.Semantic(source=3),
 }
 MEMBERS = get_args(a.AnyAttack)
 ALL = list(EXAMPLES.values())
@@ -43,6 +47,11 @@ EXTRA = [
     a.HIDRA(sections="whole", tau=0.1),
     a.Oracle(direction="principal"),
     a.Neurotoxin(ratio=0.5, radius=0.1),
+    a.ModelReplacement(boost=1.0, blend=0.5, share=0.1, lr=0.05, epochs=3),
+    a.LabelFlip(share=0.5, boost=2.0, lr=0.05, epochs=2),
+    a.AdaptiveBackdoor(reach="edge", blind=0.5, boost=0.5),
+    a.EdgeCase(source=0, tail=1.0, boost="shard"),
+    a.Semantic(source=0, feature="dark"),
 ]
 
 

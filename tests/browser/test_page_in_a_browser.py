@@ -68,6 +68,41 @@ def test_the_verdict_is_what_one_sees_first(page):
     assert headline.rect["y"] < 300
 
 
+def test_a_search_leaves_what_has_all_its_words(page):
+    find = page.find_element(By.ID, "find")
+    find.send_keys("krum filter")
+    assert [[name for name, _ in panel] for panel in traces(page, "accuracy")] == [["FilterL2"]]
+    find.clear()
+    find.send_keys("nothing has this")
+    assert figures(page, "accuracy") == []
+    find.send_keys(Keys.CONTROL, "a")
+    find.send_keys(Keys.DELETE)
+    assert len(figures(page, "accuracy")) == 4
+
+
+def values(driver, section):
+    """Return the y values of the first line of a section."""
+    traces(driver, section)
+    line = f"document.querySelector('#{section} .plot').data.find(t => t.hoverinfo != 'skip')"
+    return driver.execute_script(f"return Array.from({line}.y)")
+
+
+def test_smoothing_averages_the_last_rounds(page):
+    before = values(page, "loss")
+    Select(page.find_element(By.ID, "smooth")).select_by_value("3")
+    assert values(page, "loss") == pytest.approx(
+        [np.mean(before[max(0, at - 2) : at + 1]) for at in range(len(before))], rel=1e-9
+    )
+
+
+def test_a_logarithmic_axis_shows_the_error_rate(page):
+    before = values(page, "accuracy")
+    page.find_element(By.ID, "log").click()
+    assert values(page, "accuracy") == pytest.approx([1 - value for value in before])
+    axis = page.execute_script("return document.querySelector('#accuracy .plot').layout.yaxis")
+    assert (axis["type"], axis["title"]["text"]) == ("log", "error rate")
+
+
 def test_estimators_and_attacks_can_be_left_out_by_keyboard(page):
     box = page.find_element(By.CSS_SELECTOR, "#estimators input[value='Krum']")
     box.send_keys(Keys.SPACE)
@@ -108,7 +143,7 @@ def test_lambda_is_drawn_with_the_reasons_for_stopping(page):
 
 def test_every_plot_has_a_caption_and_its_table(page):
     every = page.find_elements(By.CSS_SELECTOR, "main figure")
-    assert len(every) == 4 + 1 + 1 + 1 + 1 + 2
+    assert len(every) == 4 + 1 + 4 + 1 + 1 + 1 + 2
     for figure in every:
         assert figure.find_element(By.TAG_NAME, "figcaption").text
         assert figure.find_element(By.CSS_SELECTOR, "[role=img]").get_attribute("aria-label")

@@ -67,6 +67,7 @@ def test_the_help_of_a_command_keeps_its_example(name, capsys):
     ("words", "extra"),
     [
         (["run", "demo"], "train"),
+        (["search"], "train"),
         (["reproduce", "fig2"], "train"),
         (["audit"], "train"),
         (["data"], "train"),

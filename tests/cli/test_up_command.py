@@ -12,8 +12,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import flwr.clientapp  # noqa: F401  its dependencies' deprecations are not ours
 
+import numpy as np
+from flwr.app import ArrayRecord
+
 from f2ed import ConfigError
 from f2ed.cli.up import _terminated_like_interrupted, up
+from f2ed.core.errors import PeerError
+from f2ed.flower.checkpoint import Progress, save
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04_flower"
 
@@ -82,3 +87,66 @@ def test_a_request_to_end_and_a_closed_terminal_unwind(number):
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@pytest.fixture
+def deployment(monkeypatch):
+    """Put a deployment of one's own in place of the real one; its run is a function of the folder."""
+
+    def install(run):
+        class Fake:
+            def __init__(self, place, **_):
+                self.place = place
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                return None
+
+            def run(self, _app, settings):
+                yield "INFO: f2ed: round 1: model updated"
+                run(settings)
+
+        monkeypatch.setattr("f2ed.cli.up.Deployment", Fake)
+
+    return install
+
+
+def finished(settings):
+    arrays = ArrayRecord([np.arange(3.0, dtype=np.float32)])
+    save(Path(settings["f2ed-checkpoint"]), Progress(1, arrays, 0), roster="trial")
+    Path(settings["f2ed-records"]).write_text("")
+
+
+def test_the_model_is_saved_and_the_next_step_named(deployment, tmp_path, capsys):
+    deployment(finished)
+    up(EXAMPLE, folder=tmp_path / "kept")
+    out = capsys.readouterr().out
+    assert "round 1: model updated" in out
+    assert f"f2ed report {tmp_path / 'kept' / 'run.jsonl'}" in out
+    with np.load(tmp_path / "kept" / "model.npz") as model:
+        (array,) = model.values()
+        assert array.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_run_that_failed_fails_the_command_and_keeps_the_model_so_far(deployment, tmp_path, capsys):
+    def failed(settings):
+        finished(settings)
+        raise PeerError("run 7 ended as failed")
+
+    deployment(failed)
+    with pytest.raises(PeerError, match="run 7 ended as failed"):
+        up(EXAMPLE, folder=tmp_path / "kept")
+    assert "FAILED after" in capsys.readouterr().out
+    assert (tmp_path / "kept" / "model.npz").exists()
+
+
+def test_a_run_without_records_fails_and_says_where_to_look(deployment, tmp_path, capsys):
+    deployment(lambda _: None)
+    with pytest.raises(ConfigError, match="the app left no records"):
+        up(EXAMPLE)
+    assert "Use --folder to keep the model" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="the app left no records"):
+        up(EXAMPLE, folder=tmp_path / "kept")
+    assert "The logs of all processes are in" in capsys.readouterr().out

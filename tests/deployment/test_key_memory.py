@@ -73,6 +73,21 @@ def test_a_folder_that_another_user_may_have_made_is_refused(memory, tmp_path, w
         key_memory.key_folder(tmp_path / "a.state")
 
 
+def test_a_folder_of_another_user_is_refused(memory, tmp_path, monkeypatch):
+    assert key_memory.memory_folder(tmp_path / "a.state").parent.parent == memory
+    (memory / "f2ed-4711").mkdir(mode=0o700)
+    monkeypatch.setattr(key_memory.os, "getuid", lambda: 4711)
+    with pytest.raises(ConfigError, match="is not a folder that this user alone may enter"):
+        key_memory.memory_folder(tmp_path / "a.state")
+
+
+def test_memory_in_which_this_user_may_not_write_is_not_used(memory, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(key_memory.os, "access", lambda *what: asked.append(what))
+    assert key_memory.memory_folder(tmp_path / "a.state") is None
+    assert asked == [(memory, os.W_OK | os.X_OK)]
+
+
 def test_this_system_is_asked_for_its_memory(tmp_path):
     found = key_memory.memory_folder(tmp_path / "a.state")
     assert found is None or found.parent == key_memory._SHARED / f"f2ed-{os.getuid()}"

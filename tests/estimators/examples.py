@@ -2,6 +2,9 @@
 
 from typing import get_args
 
+import numpy as np
+import torch
+
 from f2ed import estimators as e
 
 EXAMPLES = {
@@ -15,6 +18,7 @@ EXAMPLES = {
     e.GeometricMedian: e.GeometricMedian(),
     e.CenteredClipping: e.CenteredClipping(),
     e.FilterL2: e.FilterL2(0.2),
+    e.DualFilter: e.DualFilter(0.2),
     e.Fence: e.Fence(contamination=0.2),
     e.NoRegret: e.NoRegret(0.2),
     e.MDA: e.MDA(0.2),
@@ -26,6 +30,12 @@ EXAMPLES = {
     e.Bucketing: e.Bucketing(2, e.Median()),
     e.Clipping: e.Clipping(3.0, e.Median()),
     e.ARC: e.ARC(0.2, inner=e.FilterL2(0.2)),
+    e.MedianClipping: e.MedianClipping(e.FilterL2(0.2)),
+    e.HardWeights: e.HardWeights(e.FilterL2(0.2)),
+    e.SignVote: e.SignVote(e.Fence(contamination=0.2)),
+    e.AlignIns: e.AlignIns(),
+    e.RootVeto: e.RootVeto(e.FilterL2(0.2)),
+    e.Reputation: e.Reputation(e.FilterL2(0.2)),
 }
 MEMBERS = get_args(e.AnyEstimator)
 ALL = list(EXAMPLES.values())
@@ -39,7 +49,21 @@ EXTRA = [
     e.CenteredClipping(radius=2.0, iterations=3),
     e.Bucketing(2, e.FilterL2(0.2)),
     e.Fence(contamination=0.2, cut="trim", inner=e.GeometricMedian()),
+    e.Fence(contamination=0.2, inner=e.DualFilter(0.2)),
+    e.Fence(contamination=0.2, cut="nearest"),
+    e.Fence(contamination=0.2, select=False),
+    e.Fence(contamination=0.2, inner=e.HardWeights(e.FilterL2(0.2))),
+    e.Fence(contamination=0.2, inner=e.Reputation(e.FilterL2(0.2))),
+    e.SignVote(e.Median(), below="reverse"),
 ]
+
+
+def trusted(X):
+    """Return an update that no row points away from, of the same type."""
+    host = np.asarray(X.detach() if isinstance(X, torch.Tensor) else X)
+    usable = host[(np.abs(host) < np.sqrt(np.finfo(host.dtype).max)).all(1)]  # False for NaN
+    root = np.median(usable, 0) if len(usable) else np.zeros(host.shape[1], host.dtype)
+    return torch.from_numpy(root) if isinstance(X, torch.Tensor) else root
 
 
 def name(estimator):

@@ -8,7 +8,7 @@ import threadpoolctl
 import f2ed.core.arrays
 from f2ed import estimators as e
 from f2ed.estimators._linalg.gram import GramStream
-from tests.estimators.examples import ALL, EXTRA, name
+from tests.estimators.examples import ALL, EXTRA, name, trusted
 
 BLAS = threadpoolctl.ThreadpoolController().select(user_api="blas")
 
@@ -52,7 +52,8 @@ def told(estimate):
 )
 def test_the_number_of_threads_changes_no_bit(rule, n, d, with_threads):
     X = rows(n, d)
-    one, two, four = (told(with_threads(k, lambda: rule(X, tensors=[10, 20, d - 30]))) for k in (1, 2, 4))
+    tensors, root = [10, 20, d - 30], trusted(X)
+    one, two, four = (told(with_threads(k, lambda: rule(X, tensors=tensors, root=root))) for k in (1, 2, 4))
     assert one == two == four
 
 

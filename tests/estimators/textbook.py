@@ -126,9 +126,17 @@ def adaptive_clip(X, f):
     return clip(X, np.sort(lengths)[n - count - 1])
 
 
-def fenced(X, weights, f, drop, cut):
-    """Keep the n - f heaviest rows; bound each coordinate of theirs by the drop-th values from either end."""
-    kept = sorted(np.argsort(-weights, kind="stable")[: len(X) - f])
+def fenced(X, weights, f, most, cut):
+    """Keep the n - f heaviest rows and those as heavy as the last; bound each coordinate of theirs at either end."""
+    last = sorted(weights, reverse=True)[len(X) - f - 1]
+    kept = (
+        [i for i in range(len(X)) if weights[i] >= last]
+        if last > 0
+        else sorted(np.argsort(-weights, kind="stable")[: len(X) - f])
+    )
+    drop = min(f, int(most * len(kept) + 1e-9))
+    if cut == "nearest":
+        return nearest_to_median(X[kept], len(kept) - 2 * drop)
     Y, w = X[kept], weights[kept] / weights[kept].sum()
     answer = np.empty(X.shape[1])
     for column in range(X.shape[1]):

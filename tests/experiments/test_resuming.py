@@ -129,7 +129,7 @@ def test_a_checkpoint_without_its_records_is_refused(grid, tmp_path):
 
 
 def test_two_processes_do_not_run_the_same(grid, tmp_path, monkeypatch):
-    monkeypatch.setattr("f2ed.experiments.runner._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("f2ed.experiments.runner.LOCK_SECONDS", 0.0)
     cells, loaded = grid
     data = loaded[cells[0].experiment.data]
     first = run_cell(cells[0], tmp_path, data=data, workers=1)

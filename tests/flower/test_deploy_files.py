@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 COMPOSE = sorted((ROOT / "deploy" / "containers").glob("*.yaml"))
-PAGES = [ROOT / "docs" / "deploy_flower.md", ROOT / "deploy" / "README.md"]
+PAGES = [ROOT / "docs" / "deploy_flower.md", ROOT / "docs" / "operations.md", ROOT / "deploy" / "README.md"]
 APPS = [
     *sorted((ROOT / "examples").glob("*/pyproject.toml")),
     ROOT / "benchmarks" / "flower_app" / "pyproject.toml",
@@ -84,6 +84,7 @@ def is_protected(name, words):
         ],
         "f2ed executor": ["--secret /run/f2ed/secret"],
         "nginx": ["-c /etc/f2ed/nginx.conf"],
+        "f2ed metrics": ["--out", "--certificate"],
     }
     return all(each in text for each in wanted[name])
 
@@ -122,6 +123,8 @@ def test_a_compose_file_starts_what_there_is(compose, options):
         name = known(service["command"], options)
         assert is_protected(name, service["command"])
         assert service["cap_drop"] == ["ALL"]
+        if probe := service.get("healthcheck"):
+            assert known(probe["test"][1:], options) == "f2ed health"
         # Only the proxy listens for others.
         assert bool(service.get("ports")) == (name == "nginx")
 

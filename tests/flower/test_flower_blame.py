@@ -6,9 +6,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from f2ed.core.errors import PeerError
 from f2ed.deployment.keyfiles import write_pair
-from f2ed.deployment.roster import terms_of_shard
 from f2ed.deployment.transparency import Authors, compare_logs, read_line, verify_logs, write_line
 from f2ed.deployment.transparency.lines import Blamed, signed_line
 from f2ed.protocol.secagg import public_key
@@ -108,8 +106,3 @@ def test_without_its_roster_a_blame_is_not_checked_and_that_is_said(led):
     (finding,) = verify_logs([folder / "run.log"], authors).findings
     assert finding.kind == "blamed"
     assert "not checked: give the roster with serial 1 too" in finding.text
-
-
-def test_a_shard_that_the_roster_does_not_have_has_no_terms(led):
-    with pytest.raises(PeerError, match="shard 1 of round 0; the roster has 1 shards"):
-        terms_of_shard(led[0], 0, 1)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from f2ed import ConfigError, OutageError
+from f2ed.deployment.run_lock import read_state
 from f2ed.flower import attendance
 from f2ed.records import read
 from tests.flower.fake_grid import model, opened, server
@@ -42,10 +43,15 @@ def connect(nodes, *, connected):
 def test_all_nodes_away_for_a_minute_in_round_3_of_50_cost_no_round(federation, tmp_path, clock, caplog):
     grid, nodes, roster = federation()
 
+    noted = []
+
     def fail(number, _):
         if number == 2:
             connect(nodes, connected=False)
-            clock.at = {clock.now + 60: lambda: connect(nodes, connected=True)}
+            clock.at = {
+                clock.now + 30: lambda: noted.append(read_state(tmp_path / "run.jsonl")),
+                clock.now + 60: lambda: connect(nodes, connected=True),
+            }
 
     leader = server(roster, max_wait=600, records=tmp_path / "run.jsonl", checkpoint=tmp_path / "run.checkpoint")
     leader.start(grid, model(), num_rounds=50, evaluate_fn=fail)
@@ -58,6 +64,10 @@ def test_all_nodes_away_for_a_minute_in_round_3_of_50_cost_no_round(federation, 
     assert (
         "waiting for 10 s: 0 of 2 shards can open, 1 are needed; absent: client 0 (client_0): not connected" in said[0]
     )
+    assert "an expired certificate, a wrong clock or a firewall" in said[0]
+    ((state, held),) = noted
+    assert (state.round, held, state.waiting.startswith("0 of 2 shards can open")) == (3, True, True)
+    assert read_state(tmp_path / "run.jsonl")[0].waiting == ""
 
 
 def test_nodes_gone_for_good_end_the_run_in_the_set_time_and_a_rerun_continues(federation, tmp_path, clock):

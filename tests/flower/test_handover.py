@@ -7,7 +7,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.training_rules import Rule, TrainingRules
 from f2ed.flower.arrays import moved
-from f2ed.flower.handover import arrays_of, clean_context, clean_message, train_input
+from f2ed.flower.handover import arrays_of, clean_context, clean_message, kept_state, train_input
+from f2ed.flower.wire import STATE
 from tests.flower.fake_grid import FakeGrid, fingerprint, model, moved_by, opened, server, vector
 
 ARRAYS = {
@@ -148,3 +149,14 @@ def test_a_server_whose_requests_would_be_refused_does_not_start(federation, rul
     with pytest.raises(ConfigError, match=f"the clients would refuse train_config or the model: .*{why}"):
         server(roster).start(grid, model(), train_config=ConfigRecord(config))
     assert grid.sent == []
+
+
+def test_an_app_changes_its_own_part_of_the_state_alone():
+    """The protocol's own record stays as it was, and none of it reaches the app."""
+    ours, theirs = ConfigRecord({"round": 7}), ConfigRecord({"seen": 1})
+    before = Context(1, 2, {}, RecordDict({STATE: ours, "theirs": theirs}), {})
+    shown = clean_context(before, stateful=True)
+    assert set(shown.state) == {"theirs"}
+    shown.state[STATE] = ConfigRecord({"round": 0})
+    shown.state["theirs"] = ConfigRecord({"seen": 2})
+    assert dict(kept_state(before, shown)) == {STATE: ours, "theirs": ConfigRecord({"seen": 2})}

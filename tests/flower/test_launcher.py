@@ -300,7 +300,7 @@ def _connection(message, content, send, push):
             1,
             lambda: (message, None),
             send,
-            lambda _run: changed(described(content)),
+            lambda run: changed(described(content), run_id=run),
             lambda _hash, _run: Fab(sha256(content), content, {}),
             None,
             push,

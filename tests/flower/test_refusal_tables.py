@@ -37,6 +37,7 @@ OF_A_NODE = [
     "flower/client_mod.py",
     "flower/context.py",
     "flower/handover.py",
+    "flower/legacy.py",
     "flower/pinning.py",
     "flower/selftest.py",
     "protocol/aggregation/contribution.py",

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 
 from f2ed import ConfigError
 from f2ed.deployment.identity import roster_from
-from f2ed.estimators import Bucketing, CenteredClipping, Mean, Median
+from f2ed.estimators import Bucketing, CenteredClipping, Mean, Median, RootVeto
 from f2ed.flower import F2ed, checkpoint, protect
 from f2ed.protocol.aggregation import StepState
 from tests.estimators.examples import ALL, EXTRA, name
@@ -69,6 +69,9 @@ def simulated_models(simulation, estimator):
         return torch.from_numpy(np.stack([after - model for after in moved])), None
 
     simulation._local_updates = local_updates
+    simulation._root = lambda state: torch.from_numpy(
+        (model := state.model.numpy()) + change(CLIENTS, state.round + 1, len(model)) - model
+    )
     step = simulation._server_step
     simulation._server_step = type(step)(estimator, tensors=step.tensors, seed=step.seed)
     models, state = [], simulation.start()
@@ -79,12 +82,16 @@ def simulated_models(simulation, estimator):
     return models
 
 
+def trained(before, client, round_):
+    model = flat(before)
+    after = model + change(client, round_, len(model))
+    pieces = np.split(after, np.cumsum([each.numpy().size for each in before.values()])[:-1])
+    return ArrayRecord({key: Array(piece) for key, piece in zip(before, pieces, strict=True)})
+
+
 def train(message, context):
     before, round_ = message.content["arrays"], message.content["config"]["server-round"]
-    model = flat(before)
-    after = model + change(context.node_config["partition-id"], round_, len(model))
-    pieces = np.split(after, np.cumsum([each.numpy().size for each in before.values()])[:-1])
-    arrays = ArrayRecord({key: Array(piece) for key, piece in zip(before, pieces, strict=True)})
+    arrays = trained(before, context.node_config["partition-id"], round_)
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
@@ -94,7 +101,8 @@ def lead(first, checkpoint, estimator, *, rounds, run_id, **settings):
     app.train()(train)
     run_config = {"f2ed-roster": ROSTER, "f2ed-rounding-seed": SEED}
     grid = FakeGrid([Node(client, app, run_config=run_config) for client in range(CLIENTS)], run_id)
-    given = {"seed": SEED, "malicious": 0} | settings
+    root_fn = lambda number, arrays: trained(arrays, CLIENTS, number)  # noqa: E731
+    given = {"seed": SEED, "malicious": 0, "root_fn": root_fn} | settings
     server = F2ed(roster=ROSTER, estimator=estimator, min_crowd=3, checkpoint=checkpoint, **given)
     models = {}
     server.start(
@@ -116,7 +124,10 @@ def test_simulation_and_deployment_give_the_same_bits(simulation, tmp_path, esti
 
 @pytest.mark.parametrize(
     ("estimator", "lost"),
-    [(CenteredClipping(radius=0.1), {"step": StepState()}), (Bucketing(2, Median()), {"seed": SEED + 1})],
+    [
+        (CenteredClipping(radius=0.1), {"step": StepState()}),
+        (Bucketing(2, Median()), {"seed": SEED + 1}),
+    ],
 )
 def test_a_restart_that_lost_the_state_would_show(simulation, tmp_path, estimator, lost):
     first = as_arrays(simulation, simulation.start().model.numpy())
@@ -126,6 +137,11 @@ def test_a_restart_that_lost_the_state_would_show(simulation, tmp_path, estimato
     checkpoint.save(path, whole._replace(**lost), roster="test")
     models = lead(first, path, estimator, rounds=BEFORE + 1, run_id=2, seed=None)
     assert models[BEFORE + 1].tobytes() != simulated_models(simulation, estimator)[BEFORE]
+
+
+def test_a_rule_that_needs_a_trusted_update_is_refused_without_one():
+    with pytest.raises(ConfigError, match="Root veto needs a trusted update; pass root_fn"):
+        F2ed(roster=ROSTER, estimator=RootVeto(Mean()), min_crowd=3)
 
 
 def test_without_a_seed_the_draws_are_fresh_and_survive_a_restart(simulation, tmp_path):

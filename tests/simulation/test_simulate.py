@@ -287,7 +287,12 @@ def test_the_number_of_workers_changes_nothing(model):
     assert found[0] == found[1]
 
 
-INNER = {"sections": {}, "nnm": {}, "arc": {}, "bucketing": {"size": 2}, "clipping": {"radius": 1.0}}
+INNER = {key: {} for key in ("sections", "nnm", "arc", "median-clipping", "sign-vote", "root-veto")} | {
+    "bucketing": {"size": 2},
+    "clipping": {"radius": 1.0},
+    "hard-weights": {"inner": "filter-l2"},
+    "reputation": {"inner": "filter-l2"},
+}
 """The estimators that work on top of another, with the settings they need."""
 
 
@@ -300,6 +305,7 @@ def tags(registry):
 def test_every_estimator_can_be_named_and_takes_a_step(kind, shards):
     rule = {"kind": kind} | ({"inner": "trimmed-mean"} | INNER[kind] if kind in INNER else {})
     changes = {"clients": 24, "shards": shards, "malicious": 1, "rounds": 2, "attack": "sign-flip", "estimator": rule}
+    changes["root"] = 40
     for record in simulate(**(SMALL | changes)):
         assert record.step > 0
         assert record.skipped is None
@@ -351,3 +357,18 @@ def test_a_run_starts_from_a_saved_model(tmp_path):
     assert float((trained(images).argmax(1) == labels).double().mean()) == record.accuracy
     with pytest.raises(ConfigError, match="there is no nowhere"):
         Simulation(experiment(SMALL | {"start": "nowhere.safetensors"}))
+
+
+def test_the_servers_own_data_veto_updates_that_point_away():
+    settings = SMALL | {"attack": {"kind": "sign-flip", "scale": 3.0}, "malicious": 4, "shards": "none", "root": 40}
+    run = simulate(settings | {"estimator": {"kind": "root-veto", "inner": "mean"}})
+    plain = simulate(settings | {"estimator": "mean"})
+    assert run.records[-1].loss < plain.records[-1].loss
+
+
+@pytest.mark.parametrize(
+    ("root", "message"), [(None, "root: Root veto needs a trusted update"), (10**6, "root: found 1000000 samples")]
+)
+def test_a_veto_without_enough_data_of_the_servers_own_is_refused(root, message):
+    with pytest.raises(ConfigError, match=message):
+        simulate(SMALL | {"estimator": {"kind": "root-veto", "inner": "mean"}, "root": root})

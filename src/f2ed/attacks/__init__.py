@@ -9,10 +9,13 @@ from f2ed.attacks._common.scene import Scene
 from f2ed.attacks._common.training import NO_OVERRIDES, MaliciousClients, ProximalTerm, Train, TrainingOverrides
 from f2ed.attacks._common.triggers import Bars, Square
 from f2ed.attacks._common.view import AttackerView, Knowledge
+from f2ed.attacks.adaptive_backdoor import AdaptiveBackdoor
 from f2ed.attacks.alie import ALIE
 from f2ed.attacks.base import Attack, Variant
+from f2ed.attacks.chameleon import Chameleon
 from f2ed.attacks.dba import DBA
 from f2ed.attacks.edge import Edge
+from f2ed.attacks.edge_case import EdgeCase
 from f2ed.attacks.gaussian import Gaussian
 from f2ed.attacks.hidra import HIDRA
 from f2ed.attacks.ipm import IPM
@@ -24,6 +27,7 @@ from f2ed.attacks.model_poisoning import ModelPoisoning
 from f2ed.attacks.model_replacement import ModelReplacement
 from f2ed.attacks.neurotoxin import Neurotoxin
 from f2ed.attacks.oracle import Oracle
+from f2ed.attacks.semantic import Semantic
 from f2ed.attacks.sign_flip import SignFlip
 from f2ed.attacks.trimmed_mean_attack import TrimmedMeanAttack
 
@@ -33,11 +37,14 @@ __all__ = [
     "HIDRA",
     "IPM",
     "NO_OVERRIDES",
+    "AdaptiveBackdoor",
     "AnyAttack",
     "Attack",
     "AttackerView",
     "Bars",
+    "Chameleon",
     "Edge",
+    "EdgeCase",
     "EvaluationData",
     "Examples",
     "Gaussian",
@@ -56,6 +63,7 @@ __all__ = [
     "Palette",
     "ProximalTerm",
     "Scene",
+    "Semantic",
     "SignFlip",
     "Square",
     "Success",
@@ -83,4 +91,8 @@ AnyAttack = (
     | HIDRA
     | Oracle
     | Edge
+    | AdaptiveBackdoor
+    | Chameleon
+    | EdgeCase
+    | Semantic
 )

@@ -8,7 +8,7 @@ from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array
 from f2ed.estimators import Estimator, FilterL2
 
-__all__ = ["Edge"]
+__all__ = ["Edge", "edge_distance"]
 
 _JUST_BELOW = 0.99
 
@@ -31,13 +31,18 @@ class Edge(Attack, frozen=True, tag="edge"):
     def craft(self, scene: Scene) -> Array:
         """Return one row for all malicious clients."""
         step = unit(perturbation(self.direction, scene))
-        variance = float(np.square(scene.along(step)).mean())
-        bound = _stops_at(scene.view.estimator)
-        if bound is None:
-            bound = _JUST_BELOW * float(np.linalg.eigvalsh(gram_of(scene.squares))[-1]) / len(scene.squares)
-        share = min(scene.contamination, 0.5)
-        room = max(bound - (1 - share) * variance, 0.0) / (share * (1 - share))
-        return scene.mean + float(np.sqrt(room)) * step
+        return scene.mean + edge_distance(scene, step) * step
+
+
+def edge_distance(scene: Scene, step: Array) -> float:
+    """Return how far along a unit vector the malicious rows can be before the filter in use removes them."""
+    variance = float(np.square(scene.along(step)).mean())
+    bound = _stops_at(scene.view.estimator)
+    if bound is None:
+        bound = _JUST_BELOW * float(np.linalg.eigvalsh(gram_of(scene.squares))[-1]) / len(scene.squares)
+    share = min(scene.contamination, 0.5)
+    room = max(bound - (1 - share) * variance, 0.0) / (share * (1 - share))
+    return float(np.sqrt(room))
 
 
 def _stops_at(estimator: Estimator | None) -> float | None:

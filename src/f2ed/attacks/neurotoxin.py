@@ -1,22 +1,19 @@
 """Neurotoxin, a backdoor in the weights that honest clients hardly change (Zhang et al., ICML 2022)."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from f2ed.attacks._common.backdoor import Backdoor
-from f2ed.attacks._common.goal import Palette
+from f2ed.attacks._common.backdoor import SquareBackdoor
 from f2ed.attacks._common.training import MaliciousClients, TrainingOverrides
-from f2ed.attacks._common.triggers import Box, Square
 from f2ed.attacks.base import Positive
 from f2ed.core.arrays import Array, namespace
 
 __all__ = ["Neurotoxin", "smallest"]
 
 
-class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
+class Neurotoxin(SquareBackdoor, frozen=True, kw_only=True, tag="neurotoxin"):
     """Train a backdoor into the share `ratio` of weights with the smallest gradients on clean data, so that it lasts.
 
     The gradient is that of the client's own clean data at the global model. `radius` bounds the norm of the update
@@ -27,17 +24,8 @@ class Neurotoxin(Backdoor, frozen=True, kw_only=True, tag="neurotoxin"):
     family = "backdoor"
     paper = "Zhang et al., ICML 2022"
 
-    trigger: Square = Square()
     ratio: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
     radius: Positive | None = None
-
-    def marks(self, images: Array, rank: int | None) -> Sequence[Box]:  # noqa: ARG002  the same for all clients
-        """Return the square."""
-        return self.trigger.boxes(images)
-
-    def shade(self, palette: Palette) -> float:
-        """Paint before normalization."""
-        return palette.shade(self.trigger.value)
 
     def train(self, clients: MaliciousClients) -> Array:
         """Find the weights with small gradients, train only them, and clip the update."""

@@ -13,7 +13,7 @@ from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array, namespace
 from f2ed.estimators import GramRule
 
-__all__ = ["Oracle"]
+__all__ = ["Oracle", "best_distance"]
 
 _REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from their mean
 
@@ -37,9 +37,14 @@ class Oracle(Attack, frozen=True, tag="oracle"):
     def craft(self, scene: Scene) -> Array:
         """Return one row for all malicious clients."""
         step = unit(perturbation(self.direction, scene))
-        reach = np.sqrt(scene.squares.mean() / 2)
-        tried = reach * np.geomspace(*_REACH, self.points)
-        return scene.mean + float(max(tried, key=_gain(scene, step))) * step
+        return scene.mean + best_distance(scene, step, self.points) * step
+
+
+def best_distance(scene: Scene, step: Array, points: int) -> float:
+    """Return the distance along a unit vector at which the malicious rows move the estimator in use farthest."""
+    reach = np.sqrt(scene.squares.mean() / 2)
+    tried = reach * np.geomspace(*_REACH, points)
+    return float(max(tried, key=_gain(scene, step)))
 
 
 def _gain(scene: Scene, step: Array) -> Callable[[float], float]:
@@ -53,19 +58,28 @@ def _stand_ins(scene: Scene) -> npt.NDArray[np.intp]:
     return np.arange(scene.n - scene.m) % len(scene.honest)
 
 
+def _prior(scene: Scene) -> npt.NDArray[np.float64] | None:
+    """Return the weights of all rows; None where they are equal."""
+    if scene.weights is None:
+        return None
+    honest, own = scene.weights
+    every = np.concatenate([honest[_stand_ins(scene)], own])
+    return None if (every == every[0]).all() else every
+
+
 def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float], float]:
     """Compute the gain from inner products alone."""
     rows = _stand_ins(scene)
     along = scene.along(step)[rows]
     gram = np.zeros((scene.n, scene.n))
-    honest = len(rows)
+    honest, prior = len(rows), _prior(scene)
     gram[:honest, :honest] = gram_of(scene.squares)[np.ix_(rows, rows)]
 
     def gain(distance: float) -> float:
         gram[honest:, :honest] = distance * along
         gram[:honest, honest:] = gram[honest:, :honest].T
         gram[honest:, honest:] = distance**2
-        weights = rule.weigh(gram).weights
+        weights = (rule.weigh(gram) if prior is None else rule.weigh(gram, prior)).weights
         return float(weights[:honest] @ along + weights[honest:].sum() * distance)
 
     return gain
@@ -78,7 +92,8 @@ def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
 
     def gain(distance: float) -> float:
         rows[len(honest) :] = scene.mean + distance * step
-        estimate = scene.view.estimator(rows, tensors=scene.view.tensors)
+        view = scene.view
+        estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)
 
     return gain

@@ -16,8 +16,10 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
     "mlflow": "mlflow",
+    "ray": "ray",
     "wandb": "wandb",
     "dp_accounting": "dp",
+    "optuna": "search",
 }
 """Optional packages, and the extra of f2ed that installs them."""
 

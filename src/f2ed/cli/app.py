@@ -10,10 +10,11 @@ import f2ed
 __all__ = ["GROUPS", "app"]
 
 GROUPS = {
-    "Research": ("run", "list", "data", "reproduce"),
+    "Research": ("run", "search", "list", "data", "reproduce"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
-    "Deploy": ("up", "roster", "app", "certs", "node", "executor", "operator", "log"),
+    "Deploy": ("up", "roster", "app", "certs", "kit", "node", "executor", "operator", "log"),
+    "Operate": ("doctor", "health", "metrics"),
 }
 """The commands as `f2ed --help` shows them, each in the module of its name."""
 

@@ -6,7 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from f2ed.core.errors import ConfigError
 from f2ed.deployment.certs import node_key, operator_certificate, server_certificate
+from f2ed.deployment.doctor.connection import host_and_port
+from f2ed.deployment.keyfiles import write_new
 
 __all__ = ["certs"]
 
@@ -21,6 +24,9 @@ def certs(
     ] = (),
     nodes: Annotated[int, Parameter(help="Number of SuperNode keys to create.")] = 0,
     days: Annotated[int, Parameter(help="Validity of the certificates in days.")] = 30,
+    operate: Annotated[
+        str, Parameter(help="Also write a FLWR_HOME for the operator: NAME=HOST:PORT of the SuperLink.")
+    ] = "",
 ) -> None:
     """Create test certificates and node keys for TLS.
 
@@ -30,6 +36,7 @@ def certs(
 
     Example: f2ed certs certs --host superlink.example.org --nodes 6
     """
+    home = _operator_home(folder, operate) if operate else None
     tls = server_certificate(folder, list(dict.fromkeys((*host, *_LOCAL))), days=days)
     operator = operator_certificate(folder, days=days)
     for node in range(nodes):
@@ -45,4 +52,19 @@ def certs(
         f"Operator: f2ed operator --certificate {operator.certificate} --key {operator.key} -- run APP SUPERLINK",
         f"Node: f2ed node --root-certificates {tls.ca} --auth-supernode-private-key {folder / 'node_0'} …",
     ]
+    if home is not None:
+        lines.append(f"flwr finds the SuperLink by its name: export FLWR_HOME={home.parent.resolve()}")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _operator_home(folder: Path, operate: str) -> Path:
+    """Write the settings with which `flwr` finds the SuperLink and trusts its certificate."""
+    name, equals, address = operate.partition("=")
+    if not equals or not name.isidentifier():
+        raise ConfigError(f"--operate {operate}; write NAME=HOST:PORT, as in clinics=superlink.example.org:8443")
+    host_and_port(address)
+    path = folder / "flwr" / "config.toml"
+    root = (folder / "ca.crt").resolve()
+    text = f'[superlink]\ndefault = "{name}"\n\n[superlink.{name}]\naddress = "{address}"\n'
+    write_new(path, f'{text}root-certificates = "{root}"\n'.encode())
+    return path

@@ -26,7 +26,7 @@ from f2ed.records import RunLog, locate, read_all
 from f2ed.records.reader import find
 from f2ed.report.quantiles import draw_quantiles
 
-__all__ = ["reproduce"]
+__all__ = ["print_table", "reproduce"]
 
 Figure = Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "worst-case", "worst-few-classes", "all"]
 
@@ -114,7 +114,7 @@ def _conclude(
     page.write_text(_page(file, made, [*text, cost]), encoding="utf-8")
     console.print(file.about, soft_wrap=True)
     for table in made:
-        _print(table, console)
+        print_table(table, console)
     for sentence in [*text, cost]:
         console.print(f"- {sentence}", soft_wrap=True)
     console.print(f"Table: {page}", soft_wrap=True)
@@ -162,7 +162,7 @@ def _distribution(found: Distribution, folder: Path, console: Console) -> None:
     sentences = list(found.sentences())
     text = "".join(f"- {sentence}\n" for sentence in sentences)
     (folder / "table.md").write_text(f"# Figure 3\n\n{found.table().markdown()}\n{text}", encoding="utf-8")
-    _print(found.table(), console)
+    print_table(found.table(), console)
     for sentence in sentences:
         console.print(f"- {sentence}", soft_wrap=True)
     try:
@@ -173,7 +173,8 @@ def _distribution(found: Distribution, folder: Path, console: Console) -> None:
         console.print(f"No figure was drawn: {missing}", soft_wrap=True, markup=False)
 
 
-def _print(table: Table, console: Console) -> None:
+def print_table(table: Table, console: Console) -> None:
+    """Print a table, drawn on a terminal and as Markdown elsewhere."""
     grid = Grid(box=box.SIMPLE_HEAD, title=table.title, title_justify="left")
     for number, name in enumerate(table.head):
         grid.add_column(name, justify="left" if number < table.left else "right")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -16,6 +16,7 @@ from rich.table import Table
 from f2ed.cli.board import follow
 from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.experiments import Cell, Event, ExperimentFile, Summary, expand, find, prepare, read, run_all, summarize
+from f2ed.experiments.on_ray import run_on_ray
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
 from f2ed.learning.device import found_device
@@ -26,7 +27,7 @@ from f2ed.report.sinks import Sink, sink
 from f2ed.report.watch import serve
 from f2ed.simulation.leak_meter import warning
 
-__all__ = ["carry_out", "run"]
+__all__ = ["Cluster", "carry_out", "run"]
 
 
 def run(
@@ -43,6 +44,14 @@ def run(
         tuple[str, ...], Parameter(negative="", help="Run only this part of the file; may be repeated.")
     ] = (),
     jobs: Annotated[int, Parameter(help="Number of runs in parallel, each in its own process.")] = 1,
+    engine: Annotated[
+        Literal["processes", "ray"], Parameter(help="Where runs go: processes on this machine, or a Ray cluster.")
+    ] = "processes",
+    address: Annotated[
+        str | None, Parameter(help="The Ray cluster, such as auto or ray-head:6379; by default one on this machine.")
+    ] = None,
+    runs_per_gpu: Annotated[int, Parameter(help="With Ray, how many runs share a GPU.")] = 1,
+    cores_per_run: Annotated[int, Parameter(help="With Ray, how many cores a run gets.")] = 1,
     data: Annotated[Path | None, Parameter(help="Look for data sets here first.")] = None,
     rounds: Annotated[int | None, Parameter(help="Number of rounds, instead of the file's.")] = None,
     save_model: Annotated[
@@ -77,6 +86,8 @@ def run(
     Example: f2ed run demo --watch
 
     Example: f2ed run demo --log-to tensorboard:events
+
+    Example: f2ed run worst_case --engine ray --address auto --device cuda --runs-per-gpu 8
     """
     # With --json, standard output is for a program and progress goes to standard error.
     console = Console(highlight=False, stderr=json)
@@ -96,6 +107,7 @@ def run(
         strict=strict,
         save_model=save_model,
         sinks=[sink(where) for where in log_to],
+        cluster=Cluster(address, runs_per_gpu, cores_per_run) if engine == "ray" else None,
     )
     summary = summarize(logs)
     where: Path | None = folder / "index.html"
@@ -113,6 +125,14 @@ def run(
         _conclude(summary, folder, where, console)
 
 
+class Cluster(NamedTuple):
+    """Where to run on Ray, and how many runs share what."""
+
+    address: str | None
+    runs_per_gpu: int
+    cores_per_run: int
+
+
 def carry_out(
     experiments: ExperimentFile,
     folder: Path,
@@ -126,9 +146,11 @@ def carry_out(
     strict: bool = False,
     save_model: bool = False,
     sinks: Sequence[Sink] = (),
+    cluster: Cluster | None = None,
 ) -> tuple[list[Cell], list[RunLog]]:
     """Run the chosen part of a file with progress, and with a live report if there is a port; exit on Ctrl-C."""
-    device = str(found_device(device))
+    if cluster is None:
+        device = str(found_device(device))
     if not (folder.is_dir() or not folder.exists()) or any(part.is_file() for part in folder.parents):
         raise ConfigError(f"--out: {folder} cannot be a folder, since a file is in the way; name another")
     if jobs < 1:
@@ -146,7 +168,10 @@ def carry_out(
             f"--only {' and '.join(only)}: no run of {experiments.path} has that in its name; choose from: {names}"
         )
     _check_schedules(chosen, console, strict=strict)
-    if jobs > 1 and len(chosen) > 1:
+    if cluster is not None:
+        settings = cluster._asdict() | {"device": device, "save_model": save_model}
+        events = run_on_ray(chosen, folder, loaded=loaded, **settings)
+    elif jobs > 1 and len(chosen) > 1:
         jobs = min(jobs, len(chosen))
         events = run_in_processes(chosen, folder, jobs=jobs, device=device, folder=data, save_model=save_model)
     else:

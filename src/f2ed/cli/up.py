@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from msgspec import Meta
 from rich.console import Console
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, F2edError
 from f2ed.flower.checkpoint import save_model
 from f2ed.flower.local_deployment import Deployment
 
@@ -69,24 +69,35 @@ def up(
         deployment = Deployment(
             place, nodes=nodes, shards=shards, min_crowd=nodes // shards, app=app.resolve(), log=console.print
         )
+        failure = None
         with deployment:
             console.print(f"{nodes} SuperNodes are starting; running {app.name}")
-            for line in deployment.run(app.resolve(), given):
-                if verbose or "f2ed:" in line or "rror" in line:
-                    console.print(line.partition("f2ed: ")[2] or line if not verbose else line)
-        console.print(f"Done in {time.monotonic() - began:.0f} s; all processes are stopped.")
+            try:
+                for line in deployment.run(app.resolve(), given):
+                    if verbose or "f2ed:" in line or "rror" in line:
+                        console.print(line.partition("f2ed: ")[2] or line if not verbose else line)
+            except F2edError as error:
+                failure = error
+        console.print(f"{_ended(failure)} {time.monotonic() - began:.0f} s; all processes are stopped.")
         if folder is not None and checkpoint.exists():
             save_model(checkpoint, place / "model.npz")
             console.print(f"The model is in {place / 'model.npz'}, for numpy.load.")
-        if records.exists():
-            console.print(_next_step(folder, records))
-        elif "f2ed-records" in known:
-            raise ConfigError("the app left no records: did it run? Use --verbose to see what Flower logs")
+        if failure is None and "f2ed-records" in known and not records.exists():
+            failure = ConfigError("the app left no records: did it run? Use --verbose to see what Flower logs")
+        console.print(_next_step(folder, records))
+        if failure is not None:
+            raise failure
+
+
+def _ended(failure: F2edError | None) -> str:
+    return "Done in" if failure is None else "FAILED after"
 
 
 def _next_step(folder: Path | None, records: Path) -> str:
     if folder is None:
-        return "Use --folder to keep the records, with logs and keys."
+        return "Use --folder to keep the model, the records, the logs and the keys."
+    if not records.exists():
+        return f"The logs of all processes are in {folder}."
     return f"The records are in {records}. Look at them: f2ed report {records}"
 
 

@@ -145,9 +145,15 @@ class Journal:
 
     def log(self, record: RoundRecord) -> None:
         """Log a round in one line, and a line for each shard that was not used."""
-        _log.log(INFO if record.skipped is None else WARNING, "f2ed: %s", round_line(self._header, record))
+        _log.log(
+            INFO if record.skipped is None else WARNING,
+            "f2ed: %s",
+            round_line(self._header, record),
+            extra={"event": "round", "round": record.round + 1},
+        )
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
+        self._warn_of_clipping(record)
         deployed = _deployed(record)
         for each in deployed.blamed:
             _log.warning("f2ed: shard %s, blamed by evidence (%s): %s", each.shard, each.fault, each.reason)
@@ -157,6 +163,24 @@ class Journal:
                 "runs used them, or a crash cut one off",
                 deployed.number,
                 *deployed.unled,
+            )
+
+    def _warn_of_clipping(self, record: RoundRecord) -> None:
+        """Say which clip changed updates: those of honest clients should not come near it."""
+        encoding = self._settings.encoding
+        if record.clipped:
+            _log.warning(
+                "f2ed: %s coordinates were clipped at %g, summed over the clients; if these are honest, the model is "
+                "damaged: sign the roster with a larger --clip-value",
+                record.clipped,
+                encoding.clip_value,
+            )
+        if record.shortened:
+            _log.warning(
+                "f2ed: %s updates were scaled down to the norm %g; if most are, sign the roster with a larger "
+                "--clip-norm",
+                record.shortened,
+                encoding.clip_norm,
             )
 
     def write(self, record: RoundRecord) -> None:
@@ -245,6 +269,8 @@ def round_line(header: RunHeader, record: RoundRecord) -> str:
     parts.append(f"assuming {malicious} malicious: {record.guarantee}" if malicious else "no attacker assumed")
     if record.rejected:
         parts.append(f"rejected: shard {', '.join(map(str, record.rejected))}")
+    if record.clipped or record.shortened:
+        parts.append(f"CLIPPED: {record.clipped} coordinates, {record.shortened} updates")
     if record.dropped:
         named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
         parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")

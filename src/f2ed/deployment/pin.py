@@ -52,9 +52,14 @@ class Pin(msgspec.Struct, frozen=True):
         now = self._followed(pinned, shown, day)
         if now != pinned:
             with self._stored.hold() as held:
-                now = self._followed(held.before, shown, day)
+                if held.before != pinned:  # Another process moved on meanwhile.
+                    now = self._followed(held.before, shown, day)
                 held.write(now)
         return now.roster
+
+    def preview(self, shown: Sequence[Roster], *, day: str) -> Roster:
+        """Return what `follow` would, or refuse as it would, and write nothing."""
+        return self._followed(self._stored.read(), shown, day).roster
 
     @property
     def _stored(self) -> StoredValue[_Pinned]:

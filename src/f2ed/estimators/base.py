@@ -16,7 +16,7 @@ from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
 from f2ed.estimators.structures import stacked
 
-__all__ = ["Estimate", "Estimator", "Family", "Weights"]
+__all__ = ["Estimate", "Estimator", "Family", "Weights", "spread_over"]
 
 Weights = npt.NDArray[np.float64]
 Family = Literal["baseline", "coordinate-wise", "distance-based", "spectral", "pre-aggregation"]
@@ -37,6 +37,8 @@ class Estimate:
     iterations: int = 0
     stopped: str = ""
     excluded: tuple[int, ...] = ()
+    reputation: Weights | None = None
+    """What a rule with a memory wants to be given with the same rows next time, one entry per row; else None."""
 
 
 class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -47,6 +49,8 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
     family: ClassVar[Family]
     paper: ClassVar[str]
     """Who proposed it, and when."""
+    uses_root: ClassVar[bool] = False
+    """Whether it needs a trusted update."""
     weighted: ClassVar[bool] = False
     """Whether it takes rows that count with different weights; a wrapper does if its inner rule does."""
 
@@ -55,6 +59,8 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         updates: Array,
         *,
         previous: Array | None = None,
+        root: Array | None = None,
+        reputation: Weights | None = None,
         tensors: Sequence[int] | None = None,
         rng: np.random.Generator | None = None,
         weights: Sequence[float] | Weights | None = None,
@@ -62,16 +68,20 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         """Estimate the mean of the honest rows of `updates` [n, d].
 
         The mean is NumPy or torch like the input, on the same device. `previous` is the last estimate, for rules that
-        start from it; `tensors` are the sizes of the model's parameter tensors, for rules that treat each separately;
-        `rng` is for randomized rules, which without it make the same choices in every call.
+        start from it; `root` is a trusted update [d], such as the server's own on a small data set that it has checked;
+        `reputation` is what the last estimate returned for the same rows, in their order; `tensors` are the sizes of
+        the model's parameter tensors, for rules that treat each separately; `rng` is for randomized rules, which
+        without it make the same choices in every call.
 
         `weights` say how much each row counts, as the number of samples behind it; only their ratios matter. A number
         of malicious rows still counts rows: the heaviest are assumed to be among them.
         """
         matrix, restore = as_matrix(updates)
-        previous = None if previous is None else as_matrix(previous[None])[0][0]
+        previous, root = (None if each is None else as_matrix(each[None])[0][0] for each in (previous, root))
         prior = None if weights is None else self._prior(weights, len(matrix))
-        rows = Matrix(matrix, previous=previous, tensors=tensors, rng=rng, prior=prior)
+        rows = Matrix(
+            matrix, previous=previous, root=root, reputation=reputation, tensors=tensors, rng=rng, prior=prior
+        )
         # One BLAS thread: faster for small matrices, and no sum depends on the number of threads.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             estimate = _without_bad_rows(self, rows)
@@ -114,6 +124,11 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
             raise SettingError(f"inner: expected an estimator, such as Mean() (found {given!r})")
         return given
 
+    def needs_root(self) -> bool:
+        """Return whether the rule, or one inside it, needs a trusted update."""
+        inner = getattr(self, "inner", None)
+        return type(self).uses_root or (inner is not None and inner.needs_root())
+
     @abstractmethod
     def estimate(self, rows: Rows) -> Estimate:
         """Estimate from rows that are known to be well formed: the plug-in's own work."""
@@ -141,20 +156,26 @@ def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
     if not kept.size:
         raise ConfigError(f"none of the {rows.n} rows is finite (NaN, Inf or overflow in each): nothing to average")
     estimate = estimator.estimate(rows.select(kept))
-    weights = None
-    if estimate.weights is not None:
-        weights = np.zeros(rows.n)
-        weights[kept] = estimate.weights
-    return replace(estimate, weights=weights, excluded=tuple(map(int, bad)))
+    weights, reputation = (spread_over(each, kept, rows.n) for each in (estimate.weights, estimate.reputation))
+    return replace(estimate, weights=weights, reputation=reputation, excluded=tuple(map(int, bad)))
+
+
+def spread_over(values: Weights | None, kept: npt.NDArray[np.intp], n: int) -> Weights | None:
+    """Return the values of the kept rows in their places among n rows, zero for the others."""
+    if values is None:
+        return None
+    everyone = np.zeros(n)
+    everyone[kept] = values
+    return everyone
 
 
 def _summing_to_one(weights: Weights | None) -> Weights | None:
-    """Add the rounding error to the largest weight, so that the sum is exactly one."""
+    """Add the rounding error to the largest weights, so that the sum is exactly one."""
     if weights is None:
         return None
     weights = weights.copy()
-    for _ in range(4):
+    for largest in (*np.argsort(-weights)[:16], *np.argsort(-weights)[:16]):
         if (left := 1 - weights.sum()) == 0:
             break
-        weights[weights.argmax()] += left
+        weights[largest] += left
     return weights

@@ -21,7 +21,7 @@ from f2ed.experiments.runner import Event, run_cell
 from f2ed.learning import AnyDataset, Data
 from f2ed.simulation.first_round_cache import FirstRoundCache
 
-__all__ = ["run_in_processes"]
+__all__ = ["ignoring_interrupts", "leave_with", "run_in_processes"]
 
 
 def run_in_processes(
@@ -44,7 +44,7 @@ def run_in_processes(
         tasks.put(None)
     work = _Work(out, device, folder, max(1, cores() // jobs), os.getpid(), folders(), save_model)
     processes = [context.Process(target=_serve, args=(tasks, events, work), daemon=True) for _ in range(jobs)]
-    with _ignoring_interrupts():
+    with ignoring_interrupts():
         for process in processes:
             process.start()
     try:
@@ -84,7 +84,7 @@ class _Work(NamedTuple):
 def _serve(tasks: Any, events: Any, work: _Work) -> None:
     """Run cells from the queue until it is empty."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which stops this process.
-    Thread(target=_leave_with, args=(work.parent,), daemon=True).start()
+    Thread(target=leave_with, args=(work.parent,), daemon=True).start()
     torch.set_num_threads(work.workers)
     for place in work.beside:
         with_folder(place)
@@ -113,7 +113,7 @@ def _serve(tasks: Any, events: Any, work: _Work) -> None:
 
 
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Start processes that ignore Ctrl-C from their first moment, before they can say so themselves."""
     if current_thread() is not main_thread():
         yield
@@ -125,7 +125,7 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _leave_with(parent: int) -> None:
+def leave_with(parent: int) -> None:
     """End this process soon after its parent, even if that was killed."""
     while os.getppid() == parent:
         time.sleep(0.5)

@@ -25,12 +25,23 @@ from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest
 from f2ed.simulation.validate import check_data
 
-__all__ = ["Event", "Loaded", "place", "prepare", "run_all", "run_cell"]
+__all__ = [
+    "LOCK_SECONDS",
+    "Event",
+    "Kind",
+    "Loaded",
+    "checkpoint_of",
+    "finished_before",
+    "place",
+    "prepare",
+    "run_all",
+    "run_cell",
+]
 
 Loaded = Mapping[AnyDataset, Data]
 Kind = Literal["began", "round", "finished", "skipped"]
 
-_LOCK_SECONDS = 3.0
+LOCK_SECONDS = 3.0
 """The processes of a run that was killed need a moment to notice."""
 
 
@@ -104,6 +115,19 @@ def place(cell: Cell, out: Path) -> Path:
     return min((each for each in same if holds_records(each)), default=path)
 
 
+def finished_before(cell: Cell, out: Path) -> RunLog | None:
+    """Return the log of a run that is complete already; None for one to run or to resume."""
+    if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
+        return archived
+    path = place(cell, out)
+    if path.exists() and (log := read(path)).finished:
+        checkpoint_of(path).unlink(missing_ok=True)
+        return log
+    if path.suffix == ".gz":
+        raise ConfigError(f"{path} is compressed but not finished; decompress it to resume, or delete it to start over")
+    return None
+
+
 def run_cell(
     cell: Cell,
     out: Path,
@@ -116,18 +140,12 @@ def run_cell(
     save_model: bool = False,
 ) -> Iterator[tuple[Kind, RunLog]]:
     """Run or resume one cell; yield each event with the log so far. The trained model is saved beside the records."""
-    if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
-        yield "skipped", archived
+    if (before := finished_before(cell, out)) is not None:
+        yield "skipped", before
         return
     path = place(cell, out)
-    if path.exists() and (log := read(path)).finished:
-        _checkpoint(path).unlink(missing_ok=True)
-        yield "skipped", log
-        return
-    if path.suffix == ".gz":
-        raise ConfigError(f"{path} is compressed but not finished; decompress it to resume, or delete it to start over")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, wait=_LOCK_SECONDS, remedy="choose another --out") as lock:
+    with locked(path, wait=LOCK_SECONDS, remedy="choose another --out") as lock:
         simulation = Simulation(
             cell.experiment,
             name=cell.name,
@@ -145,12 +163,12 @@ def run_cell(
         for after, record in simulation.rounds(state):
             lock.check()
             append(path, line(record))
-            lock.write(_checkpoint(path), pack(after, simulation.digest), mode=0o666)
+            lock.write(checkpoint_of(path), pack(after, simulation.digest), mode=0o666)
             log = log._replace(rounds=(*log.rounds, record))
             yield "round", log
         if save_model and after is not None:
             write_model(path.with_suffix(".safetensors"), simulation.model(after), digest=simulation.digest)
-        _checkpoint(path).unlink(missing_ok=True)
+        checkpoint_of(path).unlink(missing_ok=True)
         yield "finished", log
 
 
@@ -188,21 +206,22 @@ def run_all(
             yield Event(index, kind, log)
 
 
-def _checkpoint(path: Path) -> Path:
+def checkpoint_of(path: Path) -> Path:
+    """Return where the state of an unfinished run is kept."""
     return path.with_suffix(".checkpoint")
 
 
 def _resumed(path: Path, simulation: Simulation) -> tuple[RunLog, SimulationState] | None:
     """Return the rounds up to the checkpoint, and its state; None to start over."""
-    if not (path.exists() and _checkpoint(path).exists()):
+    if not (path.exists() and checkpoint_of(path).exists()):
         return None
     log = read(path)
     _check_device(path, log.header, simulation.header)
     _check_sources(path, log.header, simulation.header)
     try:
-        state = unpack(_checkpoint(path).read_bytes(), simulation.digest, simulation.device)
+        state = unpack(checkpoint_of(path).read_bytes(), simulation.digest, simulation.device)
     except ConfigError as error:
-        raise ConfigError(f"{_checkpoint(path)}: {error}") from None
+        raise ConfigError(f"{checkpoint_of(path)}: {error}") from None
     kept = tuple(record for record in log.rounds if record.round < state.round)
     if len(kept) != state.round:
         raise ConfigError(f"{path} lacks rounds that its checkpoint includes; delete both to start over")

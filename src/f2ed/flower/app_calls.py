@@ -3,7 +3,6 @@
 No text of an exception leaves the node: it may quote the data.
 """
 
-from collections.abc import Callable
 from logging import ERROR, getLogger
 
 from flwr.app import ArrayRecord, Context, Message
@@ -11,15 +10,13 @@ from flwr.app import ArrayRecord, Context, Message
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.train_input import TrainInput
 from f2ed.flower.arrays import Vector, update
-from f2ed.flower.handover import arrays_of, clean_context, clean_message, kept_state
+from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
+from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
 from f2ed.flower.wire import ARRAYS
 
 __all__ = ["Call", "evaluated", "trained_update"]
 
 _log = getLogger("f2ed.flower")
-
-Call = Callable[[Message, Context], Message]
-"""The app's function for a message, with the mods after ours."""
 
 
 def trained_update(context: Context, given: TrainInput, train: Call, *, stateful: bool) -> Vector:
@@ -45,7 +42,12 @@ def evaluated(context: Context, given: TrainInput, evaluate: Call, *, stateful: 
 def _called(context: Context, given: TrainInput, call: Call, *, stateful: bool) -> Message:
     """Call a function on a message and a context that were rebuilt; keep its state where the roster accepts that."""
     shown = clean_context(context, stateful=stateful)
-    reply = call(clean_message(given), shown)
+    try:
+        reply = call(clean_message(given), shown)
+    except KeyError as error:
+        if not asks_for_old_form(error):
+            raise
+        reply = train_in_old_form(given, shown, call)
     if stateful:
         context.state = kept_state(context, shown)
     return reply

@@ -22,6 +22,10 @@ _log = getLogger("f2ed.flower")
 _POLL = 0.5
 _SAY_EVERY = 10.0
 _NAMED = 8
+_HINT = (
+    ". If the nodes are running, an expired certificate, a wrong clock or a firewall keeps all of them out: run f2ed "
+    "doctor on both sides"
+)
 
 
 class Waits(NamedTuple):
@@ -124,6 +128,7 @@ class Muster:
         absent = self._registry.absent()
         named = [f"client {client} ({names[client]}): {why}" for client, why in list(absent.items())[:_NAMED]]
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        more += "" if self._registry.connected else _HINT
         return (
             f"{can} of {len(assignment.shards)} shards can open, {self._settings.min_shards} are needed; absent: "
             f"{'; '.join(named)}{more}"

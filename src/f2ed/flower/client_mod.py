@@ -24,9 +24,9 @@ from f2ed.deployment.agent import AGENT, ask_agent
 from f2ed.deployment.asked import Asked, Need, Reply, Train, Vector
 from f2ed.deployment.node_step import FAILED, NOT_SET_UP, answered
 from f2ed.deployment.training_rules import TRAIN
-from f2ed.flower.app_calls import Call, evaluated, trained_update
+from f2ed.flower.app_calls import evaluated, trained_update
 from f2ed.flower.context import identity_of
-from f2ed.flower.handover import described
+from f2ed.flower.handover import Call, described
 from f2ed.flower.wire import reply_content
 from f2ed.protocol.secagg import Refused, write
 

@@ -7,6 +7,7 @@ training function gets a message and a context that were rebuilt from it. Node i
 
 import copy
 import time
+from collections.abc import Callable, Iterable
 from logging import getLogger
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
@@ -19,6 +20,7 @@ from f2ed.deployment.training_rules import SERVER_ROUND, SERVERS_OWN, TRAIN, Tra
 from f2ed.flower.wire import ARRAYS, CONFIG, OURS, STATE
 
 __all__ = [
+    "Call",
     "arrays_of",
     "check_start",
     "clean_context",
@@ -33,6 +35,9 @@ _log = getLogger("f2ed.flower")
 
 _TTL = 1e6
 
+Call = Callable[[Message, Context], Message]
+"""The app's function for a message, with the mods after ours."""
+
 
 def train_input(arrays: ArrayRecord, config: ConfigRecord, message_type: str = TRAIN) -> TrainInput:
     """Return what the clients of a round are given."""
@@ -40,22 +45,25 @@ def train_input(arrays: ArrayRecord, config: ConfigRecord, message_type: str = T
     return TrainInput(message_type, ARRAYS, tuple(parts), CONFIG, plain_settings(config))
 
 
-def check_start(rules: TrainingRules, arrays: ArrayRecord, config: ConfigRecord) -> None:
-    """Raise `ConfigError` at the start of a server whose requests its clients would refuse."""
+def check_start(rules: TrainingRules, arrays: ArrayRecord, configs: Iterable[ConfigRecord]) -> None:
+    """Raise `ConfigError` at the start of a server whose requests, in any round, its clients would refuse."""
     if not isinstance(arrays, ArrayRecord):
         raise ConfigError(
             f"initial_arrays is a {type(arrays).__name__}; give one ArrayRecord, since one model is averaged. Further "
             "records, such as control variates, are not supported"
         )
-    if SERVER_ROUND in config:
-        raise ConfigError(f"train_config sets {SERVER_ROUND!r}, which the strategy sets itself; choose another name")
-    given = train_input(arrays, config)
+    layout = train_input(arrays, ConfigRecord()).layout()
     try:
-        rules.check_settings(given.config)
-        rules.check_layout(given.layout())
+        rules.check_layout(layout)
+        for config in configs:
+            if SERVER_ROUND in config:
+                raise ConfigError(
+                    f"train_config sets {SERVER_ROUND!r}, which the strategy sets itself; choose another name"
+                )
+            rules.check_settings(plain_settings(config))
     except Refusal as error:
         raise ConfigError(f"the clients would refuse train_config or the model: {error}") from None
-    _log.info("f2ed: the layout of the model is %s", given.layout().hex())
+    _log.info("f2ed: the layout of the model is %s", layout.hex())
 
 
 def described(message: Message, context: Context) -> tuple[Asked, TrainInput | None]:

@@ -29,6 +29,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.agent import AGENT
 from f2ed.deployment.apps import is_unpinned
+from f2ed.deployment.doctor.watch import ConnectionWatch
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent, user_id
@@ -108,6 +109,7 @@ def start(options: NodeOptions) -> None:
         _start_executor(options, secret)
     else:
         write_atomic(options.app_secret, secret, mode=0o640)
+    ConnectionWatch(options.superlink, options.root_certificates).start(threading.Event())
     sys.argv = ["flower-supernode", *_arguments(options, trusted, home / "secret", place.path)]
     try:
         flower_supernode()

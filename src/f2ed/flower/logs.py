@@ -2,6 +2,8 @@
 
 import logging
 
+from f2ed.deployment.json_log import log_json
+
 __all__ = ["show_in_flower"]
 
 
@@ -20,5 +22,6 @@ def show_in_flower() -> None:
     if any(isinstance(handler, _FlowerHandlers) for handler in logger.handlers):
         return
     logger.addHandler(_FlowerHandlers())
+    log_json()
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)

@@ -30,6 +30,7 @@ __all__ = ["NodeRegistry"]
 _log = getLogger("f2ed.flower")
 
 _HELLO = "hello"
+_REFUSED = "it refused"
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
 _MAX_CALLS = 4
 """A node that refused is asked again after at most this many rounds."""
@@ -129,7 +130,7 @@ class NodeRegistry:
         """Return why the other clients take no part, as far as it is known."""
         there = self._there()
         reasons = {client: self._why(client) for client in self._roster.keys if client not in there}
-        refused = [why for node, why in self.strangers.items() if node in self._connected and why.startswith("it ref")]
+        refused = [why for node, why in self.strangers.items() if node in self._connected and why.startswith(_REFUSED)]
         if refused:
             hint = f"; or it is one of {len(refused)} connected nodes that refused: {refused[0]}"
             reasons = {c: why + hint if why == "not connected" else why for c, why in reasons.items()}
@@ -147,7 +148,8 @@ class NodeRegistry:
     def _why(self, client: ClientId) -> str:
         for node, why in self._suspended.items():
             if self._clients.get(node) == client and node in self._connected:
-                return f"silent since: {why}"
+                said = self.strangers.get(node, "")
+                return f"asked again, {said}; before: {why}" if said.startswith(_REFUSED) else f"silent since: {why}"
         return self._wrong.get(client, "not connected")
 
     def run_config(self) -> bytes:
@@ -275,5 +277,5 @@ def _read(reply: bytes) -> Hello:
     except ValueError as error:
         raise PeerError(f"an answer that cannot be read: {error}") from None
     if isinstance(answer, Refused):
-        raise PeerError(f"it refused: {answer.reason}")
+        raise PeerError(f"{_REFUSED}: {answer.reason}")
     return answer

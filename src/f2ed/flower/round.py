@@ -13,23 +13,39 @@ from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.transparency import ServerLog
-from f2ed.flower.arrays import moved
+from f2ed.estimators import Estimator
+from f2ed.flower.arrays import moved, update
 from f2ed.flower.attendance import Attendance
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
 from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, shard_means
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, row_weights, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
-__all__ = ["AggregateTrain", "RoundLeader"]
+__all__ = ["AggregateTrain", "RootFn", "RoundLeader", "checked_root"]
 
 _log = getLogger("f2ed.flower")
 
 AggregateTrain: TypeAlias = Callable[[int, Iterable[Message]], tuple[ArrayRecord | None, MetricRecord | None]]
 """`aggregate_train` of a strategy."""
+
+
+RootFn: TypeAlias = Callable[[int, ArrayRecord], ArrayRecord]
+"""Given the number of the round, from 1, and the model, returns the model trained on data that the server trusts."""
+
+
+def checked_root(estimator: Estimator, root_fn: RootFn | None) -> RootFn | None:
+    """Return what trains on the server's own data, where the estimator uses it; refuse to go without."""
+    if not estimator.needs_root():
+        return None
+    if root_fn is None:
+        raise ConfigError(
+            f"{estimator.title} needs a trusted update; pass root_fn, which trains the model on the server's own data"
+        )
+    return root_fn
 
 
 class RoundLeader(NamedTuple):
@@ -45,6 +61,7 @@ class RoundLeader(NamedTuple):
     coordinates: int
     keys: EpochKeys
     log: ServerLog | None = None
+    root_fn: RootFn | None = None
     weighted_by: str = WEIGHTED_BY
     """The metric by which the strategy weights replies, of which there is one."""
 
@@ -72,7 +89,11 @@ class RoundLeader(NamedTuple):
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
         opened = time.monotonic()
-        result = self.step(means, progress.step, round_=round_)
+        weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
+        names = [assignment.name(shard) for shard in audit.opened]
+        trained = None if self.root_fn is None else self.root_fn(round_ + 1, progress.arrays)
+        root = None if trained is None else update(progress.arrays, trained)
+        result = self.step(means, progress.step, round_=round_, weights=weights, names=names, root=root)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays, metrics = progress.arrays, None
         if result.step is not None:

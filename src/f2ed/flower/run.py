@@ -29,7 +29,7 @@ from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
 from f2ed.flower.inner import Inner
 from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.round import AggregateTrain, RoundLeader
+from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import ServerStep
@@ -56,6 +56,7 @@ class RunSettings:
     heads: Heads | None
     log: ServerLog | None
     seed: int | None
+    root_fn: RootFn | None
     on_round: Sequence[OnRound]
     inner: Inner | None
 
@@ -173,6 +174,7 @@ class RunLeader:
             sum(tensors),
             {},
             self._settings.log,
+            self._settings.root_fn,
             *(() if self._settings.inner is None else (self._settings.inner.weighted_by,)),
         )
 

@@ -31,6 +31,7 @@ from f2ed.flower.attendance import Waits
 from f2ed.flower.handover import check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
+from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
 from f2ed.flower.run import EvaluateFn, Evaluation, RunLeader, RunSettings
 from f2ed.flower.transport import Deadlines
@@ -95,6 +96,7 @@ class F2ed(Strategy):
         server_optimizer: ServerOptimizer | None = None,
         inner: Strategy | None = None,
         on_round: OnRound | Sequence[OnRound] = (),
+        root_fn: RootFn | None = None,
         **others: object,
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
@@ -109,7 +111,8 @@ class F2ed(Strategy):
         epsilon of the noise is stated for. `server_key` signs the server's log, which is written beside the records.
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
         only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
-        strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`.
+        strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`. `root_fn` trains the model
+        on data that the server trusts, for estimators that use it.
         """
         for name in others:
             why = _OF_FLOWER.get(name, "there is no such setting")
@@ -162,6 +165,7 @@ class F2ed(Strategy):
             heads=heads,
             log=server_log(signed, Path(server_key) if server_key else None, written or kept, heads),
             seed=seed,
+            root_fn=checked_root(estimator, root_fn),
             on_round=(on_round,) if callable(on_round) else tuple(on_round),
             inner=None if inner is None else Inner(inner, clients=len(signed.clients)),
         )
@@ -185,8 +189,7 @@ class F2ed(Strategy):
         if timeout is not None:
             self._run.deadlines = self._run.deadlines._replace(train=timeout)
         configs = scheduled(train_config, num_rounds)
-        for config in configs or [ConfigRecord()]:
-            check_start(self.roster.training, initial_arrays, config)
+        check_start(self.roster.training, initial_arrays, configs)
         self.summary()
         self._evaluates = evaluate_config is not None and EVALUATE in self.roster.training.messages
         if evaluate_config is not None and not self._evaluates:

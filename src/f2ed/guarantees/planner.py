@@ -14,6 +14,7 @@ import msgspec
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees.plan_text import count, verdict, why, why_none
 from f2ed.guarantees.robustness import Guarantee, check_counts, guarantee
+from f2ed.guarantees.small_consortium import small_consortium
 from f2ed.records.grading import SHARDS_PER_ATTACKER
 
 __all__ = ["Change", "ShardPlan", "plan_shards"]
@@ -58,6 +59,8 @@ class ShardPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A few feasible numbers of shards from lowest to highest, the recommended one among them."""
     changes: tuple[Change, ...]
     """The nearest numbers that work, each by itself; empty where nothing must change."""
+    small: tuple[str, ...] = ()
+    """What so few clients can have with shards at all; empty for more than a small consortium."""
 
     @property
     def feasible(self) -> range:
@@ -94,6 +97,7 @@ def plan_shards(*, clients: int, malicious: int, min_crowd: int | None = None, s
             guarantee(clients=clients, malicious=malicious, shards=p) for p in _ladder(lowest, highest, recommended)
         ),
         changes=() if ok else _changes(clients, malicious, wanted, shards),
+        small=small_consortium(clients) if malicious else (),
     )
 
 

@@ -19,17 +19,16 @@ __all__ = ["ClientMomentum", "MomentumState"]
 
 @dataclass(frozen=True, eq=False)
 class MomentumState:
-    """What each client sent last, `[clients, d]`, and which of them have sent anything yet."""
+    """What each client sent last, `[known, d]`; clients that have sent nothing yet take no memory."""
 
     averages: Tensor
-    seen: Tensor
+    clients: tuple[int, ...] = ()
+    """Whose rows these are."""
 
     @classmethod
-    def empty(cls, clients: int, dimension: int, device: str | torch.device = "cpu") -> "MomentumState":
+    def empty(cls, dimension: int, device: str | torch.device = "cpu") -> "MomentumState":
         """Return the state before the first round."""
-        return cls(
-            torch.zeros(clients, dimension, device=device), torch.zeros(clients, dtype=torch.bool, device=device)
-        )
+        return cls(torch.zeros(0, dimension, device=device))
 
 
 class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +40,14 @@ class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
         """Return what the clients send for their updates, and the new state; the given one is not changed."""
         if len(updates) != len(clients):
             raise ConfigError(f"found {len(updates)} updates for {len(clients)} clients; give one per client")
-        rows = torch.as_tensor(list(clients), device=updates.device)
-        beta = self.beta * state.seen[rows].to(updates.dtype).unsqueeze(1)
-        sent = beta * state.averages[rows] + (1 - beta) * updates
-        return sent, MomentumState(state.averages.index_copy(0, rows, sent), state.seen.index_fill(0, rows, value=True))
+        place = {client: row for row, client in enumerate(state.clients)}
+        new = [client for client in clients if client not in place]
+        known = (*state.clients, *new)
+        place |= {client: len(state.clients) + row for row, client in enumerate(new)}
+        averages = torch.cat([state.averages, updates.new_zeros(len(new), updates.shape[1])])
+        rows = torch.as_tensor([place[client] for client in clients], device=updates.device)
+        seen = (rows < len(state.clients)).to(updates.dtype).unsqueeze(1)
+        beta = self.beta * seen
+        sent = beta * averages[rows] + (1 - beta) * updates
+        averages[rows] = sent
+        return sent, MomentumState(averages, known)

@@ -208,6 +208,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Why the model did not move; None if it did."""
     weights: tuple[float, ...] | None = None
     """The weight of each shard, summing to one; None for rules that choose per coordinate."""
+    counted: dict[int, int] | UnsetType = UNSET
+    """How much each opened shard counted before the estimator weighed it; left out where all counted the same."""
     excluded: dict[int, str] = {}
     """Shards that did not take part, and why: they stayed closed, or were not finite."""
     dropped: dict[int, str] = {}

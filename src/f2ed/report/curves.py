@@ -9,7 +9,7 @@ import msgspec
 from f2ed.records import RoundRecord
 from f2ed.records.intake import RecordedRun
 
-__all__ = ["Curve", "Read", "accuracy", "curve", "success"]
+__all__ = ["Curve", "Read", "accuracy", "curve", "loss", "success"]
 
 Read = Callable[[RoundRecord], float | None]
 
@@ -37,6 +37,11 @@ class Curve(msgspec.Struct, frozen=True):
 def accuracy(record: RoundRecord) -> float | None:
     """Return the accuracy after a round."""
     return record.accuracy
+
+
+def loss(record: RoundRecord) -> float | None:
+    """Return the loss on the test data after a round."""
+    return record.loss
 
 
 def success(record: RoundRecord) -> float | None:

@@ -9,7 +9,7 @@ import msgspec
 from f2ed.records import RoundRecord, text
 from f2ed.records.intake import Problem, RecordedRun
 from f2ed.report.arms import Arm, arms, flat
-from f2ed.report.curves import Curve, accuracy, curve, success
+from f2ed.report.curves import Curve, accuracy, curve, loss, success
 from f2ed.report.privacy import audits, pictures, privacy
 from f2ed.report.verdict import grade_arm, page_verdict
 
@@ -45,7 +45,7 @@ def payload(runs: Sequence[RecordedRun], problems: Sequence[Problem]) -> dict[st
 
 
 def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
-    reached, wanted = curve(arm.runs, accuracy), curve(arm.runs, success)
+    reached, wanted, minimized = (curve(arm.runs, read) for read in (accuracy, success, loss))
     return {
         "setting": arm.setting,
         "attack": arm.attack,
@@ -58,7 +58,8 @@ def _arm(arm: Arm, every: Sequence[Arm]) -> dict[str, Any]:
         "unfinished": sum(not run.finished for run in arm.runs),
         "accuracy": _curve(reached),
         "success": _curve(wanted),
-        "end": {"accuracy": _end(reached), "success": _end(wanted)},
+        "loss": _curve(minimized),
+        "end": {"accuracy": _end(reached), "success": _end(wanted), "loss": _end(minimized)},
         "grade": msgspec.to_builtins(grade_arm(arm, every)),
         "seconds": {stage: _short(_mean(getattr(r.seconds, stage) for r in _records(arm))) for stage in STAGES},
         "bytes_up": round(_mean(record.bytes_up for record in _records(arm))),

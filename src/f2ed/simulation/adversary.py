@@ -1,6 +1,7 @@
 """The malicious clients of a run: what they train on, what they see and what they send."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,18 +29,32 @@ class Adversary:
         data: Data,
         training: Training,
         estimator: AnyEstimator,
+        weights: Mapping[ClientId, int] | None,
         seed: int,
     ) -> None:
         self.attack = attack
         self.clients = clients
         self._training = training
         self._estimator = estimator
+        self._weights = weights
         self._seed = seed
         self._classes = data.classes
         self._palette = Palette(data.black, data.white)
         self._data = tuple(Examples(mine.samples.images, mine.labels) for mine in own)
         test = Examples(data.test.images, data.test.labels)
         self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
+
+    def among(self, everyone: Collection[ClientId]) -> "Adversary | None":
+        """Return the adversary with those of its clients that take part in a round; None if none does."""
+        present = [at for at, client in enumerate(self.clients) if client in everyone]
+        if len(present) == len(self.clients):
+            return self
+        if not present:
+            return None
+        fewer = copy.copy(self)
+        fewer.clients = tuple(self.clients[at] for at in present)
+        fewer._data = tuple(self._data[at] for at in present)  # noqa: SLF001  of the same class
+        return fewer
 
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Train the malicious clients the way the attack does; return their updates, [m, d]."""
@@ -55,6 +70,7 @@ class Adversary:
             goal=self._goal,
             round=round_,
             rng=stream(self._seed, "crew", round_),
+            tensors=cohort.layout.sizes,
         )
         return torch.as_tensor(self.attack.train(clients))
 
@@ -72,6 +88,7 @@ class Adversary:
             tensors=tensors,
             round=round_,
             rng=stream(self._seed, "attack", round_),
+            weights=self._weights,
         )
         return torch.as_tensor(self.attack(view))
 

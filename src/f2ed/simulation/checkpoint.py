@@ -46,7 +46,10 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     model: bytes
     step: bytes
     averages: bytes | None
-    seen: bytes | None
+    seen: bytes | None = None
+    """In older checkpoints, which clients have sent anything; the others have a row, too."""
+    momentum_clients: tuple[int, ...] | None = None
+    """Whose rows the averages are."""
     unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
 
@@ -61,7 +64,7 @@ def pack(state: SimulationState, digest: str) -> bytes:
             model=_bytes(state.model),
             step=state.step.to_bytes(),
             averages=None if momentum is None else _bytes(momentum.averages),
-            seen=None if momentum is None else momentum.seen.cpu().numpy().tobytes(),
+            momentum_clients=None if momentum is None else momentum.clients,
             unopened=state.unopened,
             ledger=state.ledger,
         )
@@ -76,12 +79,19 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         raise ConfigError(f"not a checkpoint ({wrong}); delete it to start the run from the beginning") from None
     if packed.digest != digest:
         raise ConfigError("the checkpoint belongs to other settings; delete it to start the run from the beginning")
-    momentum = None
-    if packed.averages is not None and packed.seen is not None:
-        seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
-        momentum = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
+    momentum = _momentum(packed, device)
     step = StepState.from_bytes(packed.step)
     return SimulationState(packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger)
+
+
+def _momentum(packed: _Packed, device: torch.device) -> MomentumState | None:
+    if packed.averages is None:
+        return None
+    averages, dimension = _tensor(packed.averages, device), len(packed.model) // 4
+    if packed.momentum_clients is not None:
+        return MomentumState(averages.view(-1, dimension), packed.momentum_clients)
+    seen = np.flatnonzero(np.frombuffer(packed.seen or b"", bool))
+    return MomentumState(averages.view(-1, dimension)[torch.from_numpy(seen).to(device)], tuple(map(int, seen)))
 
 
 def _bytes(tensor: Tensor) -> bytes:

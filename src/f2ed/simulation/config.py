@@ -13,7 +13,7 @@ from msgspec import Meta
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator
-from f2ed.guarantees import safe_k
+from f2ed.guarantees import malicious_in_sample, safe_k
 from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
@@ -21,6 +21,7 @@ from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
 from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
+from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
@@ -55,6 +56,7 @@ _STAND_INS = {
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
     "server_optimizer": ("fedavg", {"kind": "fedavg"}, plain(FedAvg())),
@@ -77,12 +79,22 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    clients_per_round: Count | Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """How many clients take part in a round, or which share of them, drawn at random; everyone by default."""
+    client_weights: Literal["equal", "samples"] | None = None
+    """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
+    max_weight: Count | None = None
+    """With weights by samples, clients with more samples than this count as if they had this many."""
     malicious: Annotated[int, Meta(ge=0)] = 0
     """The number of malicious clients; without an attack they train honestly."""
     attack: AnyAttack | None = None
     attack_from: Annotated[int, Meta(ge=0)] = 0
     """The first round of the attack, counted from 0; until then malicious clients train honestly."""
+    placement: Literal["spread", "packed"] | None = None
+    """Which clients are malicious: in as many or as few shards of the first round as possible; by default any."""
     estimator: AnyEstimator
+    root: Count | None = None
+    """The number of samples that the server holds itself and trusts, for estimators that use a trusted update."""
     shards: Count | Literal["none"]
     """With "none", or as many as clients, the estimator sees every update and nothing is hidden."""
     schedule: Schedule = Fixed()
@@ -95,6 +107,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     secure: bool = True
     """False sums the same integers in the clear: the same results in less time, and no secrecy."""
     protocol: Protocol = Protocol()
+    helpers: HelpersProtocol | None = None
+    """Two more parties instead of shards; `protocol = { kind = "helpers", … }` in files and keywords."""
     clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
     """Each coordinate is clipped to this magnitude. Honest updates rarely come near 1; attackers may."""
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)] | None = None
@@ -117,19 +131,36 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.server_optimizer or FedAvg()
 
     @property
+    def sampled(self) -> int:
+        """The number of clients that take part in a round."""
+        if self.clients_per_round is None:
+            return self.clients
+        share = isinstance(self.clients_per_round, float)
+        return max(1, round(self.clients_per_round * self.clients)) if share else int(self.clients_per_round)
+
+    @property
+    def assumed_malicious(self) -> int:
+        """How many malicious clients a round may have: all of them, or of a sample more in 1% of such runs at most."""
+        if self.sampled >= self.clients:
+            return self.malicious
+        return malicious_in_sample(
+            clients=self.clients, malicious=self.malicious, clients_per_round=self.sampled, rounds=self.rounds
+        )
+
+    @property
     def sharded(self) -> bool:
         """Whether the estimator sees shard means."""
-        return self.shards not in ("none", self.clients)
+        return self.shards not in ("none", self.sampled)
 
     @property
     def rows(self) -> int:
         """The number of rows that the estimator sees if every shard opens."""
-        return self.clients if self.shards == "none" else self.shards
+        return self.sampled if self.shards == "none" else self.shards
 
     @property
     def crowd(self) -> int:
         """The size of the smallest shard."""
-        return self.schedule.min_shard_size(self.clients, self.rows)
+        return self.schedule.min_shard_size(self.sampled, self.rows)
 
     @property
     def shard_mode(self) -> MaskedMode:
@@ -137,8 +168,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.protocol.mode_for(self.crowd)
 
     @property
-    def mode(self) -> Mode | Literal["none"]:
-        """How updates are protected: "none" without shards, "clear" where sums are made without masks."""
+    def mode(self) -> Mode | Literal["none", "helpers"]:
+        """How updates are protected: "none" without shards or helpers, "clear" where sums are made without masks."""
+        if self.helpers is not None:
+            return "helpers" if self.secure else Clear.mode
         if not self.sharded:
             return "none"
         return self.shard_mode if self.secure else Clear.mode
@@ -146,7 +179,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
-    given = {name: _plain(value, name) for name, value in settings.items()}
+    given = {name: _plain(value, name) for name, value in _with_helpers(settings).items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
     estimator, own = given["estimator"], _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
@@ -157,8 +190,26 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
     return msgspec.structs.replace(
-        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.malicious)
+        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.assumed_malicious)
     )
+
+
+def _with_helpers(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a protocol of the kind "helpers", which stands for itself and no shards; "shards" is the other kind."""
+    protocol = given.get("protocol")
+    if protocol in ("helpers", "shards"):
+        protocol = {"kind": protocol}
+    if isinstance(protocol, HelpersProtocol):
+        protocol = {"kind": "helpers", **plain(protocol)}
+    if isinstance(protocol, Mapping) and "kind" in protocol:
+        kind, rest = protocol["kind"], {name: value for name, value in protocol.items() if name != "kind"}
+        if kind not in ("helpers", "shards"):
+            raise ConfigError(f'protocol.kind: there is no {kind!r}; use "shards" or "helpers"')
+        given = {name: value for name, value in given.items() if name != "protocol"}
+        given["helpers" if kind == "helpers" else "protocol"] = rest
+    if given.get("helpers") is not None:
+        given = {"shards": "none", **given}
+    return given
 
 
 def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
@@ -217,6 +268,8 @@ def _with_k(given: dict[str, Any]) -> Experiment:
     outline = _convert(given | {"schedule": schedule | {"k": 1}})
     if not (isinstance(outline.schedule, EveryKRounds) and outline.sharded):
         raise ConfigError('schedule.k: "auto" is for every-k-rounds, with shards; state a number')
+    if outline.sampled < outline.clients:
+        raise ConfigError('schedule.k: "auto" is for rounds in which everyone takes part; state a number, or use fixed')
     try:
         k = safe_k(
             clients=outline.clients,
@@ -234,4 +287,7 @@ def _convert(given: dict[str, Any]) -> Experiment:
     try:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
-        raise ConfigError(explain(str(error), given, Experiment)) from None
+        found = explain(str(error), given, Experiment)
+        raise ConfigError(
+            found.replace("helpers.", "protocol.", 1) if found.startswith("helpers.") else found
+        ) from None

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, get_args
 
 import msgspec
+import numpy as np
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
@@ -57,7 +58,8 @@ def _estimator(table: dict[str, Any]) -> AnyEstimator:
 def check_rows(estimator: Estimator, rows: int) -> None:
     """Try the estimator on a few numbers; refuse it if it does not work with this many rows."""
     try:
-        estimator(stream(0, "try out").standard_normal((rows, 4)), tensors=(4,), rng=stream(0, "lots"))
+        numbers = 1 + stream(0, "try out").standard_normal((rows, 4))
+        estimator(numbers, tensors=(4,), rng=stream(0, "lots"), root=np.ones(4))
     except ConfigError as error:
         raise ConfigError(f"estimator: {error}") from None
 

@@ -42,21 +42,19 @@ class LocalUpdates:
         self._adversary = adversary
 
     def __call__(self, state: SimulationState, shards: Shards, watch: Stopwatch) -> tuple[Tensor, MomentumState | None]:
-        """Return what every client sends, [n, d], and the clients' momentum afterwards."""
+        """Return what the clients of these shards send, [n, d] in ascending order, and all clients' momentum after."""
+        everyone = sorted(client for members in shards for client in members)
         adversary = self._adversary if state.round >= self._experiment.attack_from else None
+        adversary = None if adversary is None else adversary.among(everyone)
         # Malicious clients that train as the others do are trained along with them.
         apart = () if adversary is None or adversary.attack.trains_honestly else adversary.clients
         with watch("train"):
-            trained = self._train(state, [client for client in self._everyone if client not in apart])
+            trained = self._train(state, [client for client in everyone if client not in apart])
         if adversary is None:
             return trained.updates, trained.momentum
         with watch("attack"):
             own = adversary.train(self._cohort, state.model, shards, state.round) if apart else None
             return self._attack(adversary, trained, own, state, shards), trained.momentum
-
-    @property
-    def _everyone(self) -> range:
-        return range(self._experiment.clients)
 
     def _train(self, state: SimulationState, clients: list[int]) -> _Trained:
         """Train these clients honestly, and apply client momentum."""
@@ -84,8 +82,9 @@ class LocalUpdates:
         self, adversary: Adversary, trained: _Trained, own: Tensor | None, state: SimulationState, shards: Shards
     ) -> Tensor:
         """Put what the malicious clients send into their rows."""
-        malicious = list(adversary.clients)
-        honest = [client for client in self._everyone if client not in adversary.clients]
+        everyone = sorted(client for members in shards for client in members)
+        malicious = [row for row, client in enumerate(everyone) if client in adversary.clients]
+        honest = [row for row, client in enumerate(everyone) if client not in adversary.clients]
         updates = trained.updates
         sent = adversary.send(
             updates[malicious] if own is None else own,
@@ -96,7 +95,7 @@ class LocalUpdates:
             round_=state.round,
         )
         if own is not None:
-            updates = updates.new_empty(len(self._everyone), updates.shape[1])
+            updates = updates.new_empty(len(everyone), updates.shape[1])
             updates[honest] = trained.updates
         updates[malicious] = sent.to(updates)
         return updates

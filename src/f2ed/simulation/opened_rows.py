@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
+from f2ed.estimators import Estimate
 from f2ed.protocol.aggregation import (
     Audit,
     KeySetup,
     ShardAudit,
     Task,
     key_holders,
+    row_weights,
     set_up_keys,
     shard_means,
     shard_terms,
@@ -20,6 +22,7 @@ from f2ed.protocol.aggregation import (
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.assignments import Assignments
+from f2ed.simulation.client_weights import ClientWeights
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.transport import MemoryExchange, SimulatedClients
 from f2ed.simulation.validate import encoding
@@ -39,19 +42,39 @@ class OpenedRows(NamedTuple):
     dropped: Mapping[ClientId, str]
     """The clients that did not take part, and why: they dropped out, or their update was not finite."""
     audit: Audit | None = None
+    weights: tuple[int, ...] | None = None
+    """How much each row counts; None where all count the same."""
     protect: float = 0.0
     """Seconds that the server spent waiting for clients to encode and mask."""
+    kept: tuple[ClientId, ...] | None = None
+    """With helpers: whose updates are in the one sum; None where none was opened."""
+    estimate: Estimate | None = None
+    """With helpers, where the judge has weighed the rows and nobody else can."""
+    skipped: str | None = None
+    """With helpers: why no sum was opened."""
+    bytes_up: int = 0
+    """With helpers: what a client sent."""
 
 
 class Unsharded:
     """No shards: the estimator sees each update as it is, and nobody is hidden."""
 
+    def __init__(self, assignments: Assignments, weights: ClientWeights | None) -> None:
+        self._assignments, self._weights = assignments, weights
+
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
         """Leave out the clients that dropped out."""
-        if not dropped:
-            return OpenedRows(updates, tuple(range(len(updates))), {}, {})
-        present = [client for client in range(len(updates)) if client not in dropped]
-        return OpenedRows(updates[present], tuple(present), dict(dropped), dropped)
+        everyone = self._assignments.clients(round_)
+        alone = {members[0]: number for number, members in enumerate(self._assignments(round_).shards)}
+        present = [row for row, client in enumerate(everyone) if client not in dropped]
+        weights = self._weights and tuple(self._weights.by_client[everyone[row]] for row in present)
+        return OpenedRows(
+            updates[present] if dropped else updates,
+            tuple(alone[everyone[row]] for row in present),
+            {alone[client]: why for client, why in dropped.items()},
+            dropped,
+            weights=weights,
+        )
 
 
 class Sharded:
@@ -60,12 +83,20 @@ class Sharded:
     Keys last an epoch, and no longer than this process: a resumed run needs no secrets on disk.
     """
 
-    def __init__(self, experiment: Experiment, job: str, assignments: Assignments, workers: int) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        job: str,
+        assignments: Assignments,
+        weights: ClientWeights | None,
+        workers: int,
+    ) -> None:
         self._experiment = experiment
+        self._weights = weights
         self._job = job
         self._assignments = assignments
         self._encoding = encoding(experiment)
-        self._clients = SimulatedClients(experiment.clients, job, shard_of=assignments.shard_of, workers=workers)
+        self._clients = SimulatedClients(job, shard_of=assignments.shard_of, workers=workers)
         self._setup = KeySetup({}, {}, {})
         self._last: tuple[int, int] | None = None
 
@@ -73,8 +104,10 @@ class Sharded:
         """Run the protocol in all shards."""
         assignment = self._assignments(round_)
         digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
+        rows = {client: row for row, client in enumerate(self._assignments.clients(round_))}
+        self._clients.enroll(rows)
         exchange = MemoryExchange(
-            self._clients, updates.cpu().numpy(), model=digest, seed=self._experiment.seed, round_=round_
+            self._clients, updates.cpu().numpy(), rows, model=digest, seed=self._experiment.seed, round_=round_
         )
         task = self._task(round_, digest, updates.shape[1])
         self._begin_epoch(exchange, assignment, task)
@@ -87,12 +120,14 @@ class Sharded:
             audit = self._setup.charged_to(audit)
         excluded = _closed(audit, shard_terms(assignment, msgspec.structs.replace(task, secure=True)), exchange.silent)
         kept = [row for row, shard in enumerate(audit.opened) if shard not in excluded]
+        opened = tuple(audit.opened[row] for row in kept)
         return OpenedRows(
             means if len(kept) == len(means) else means[kept],
-            tuple(audit.opened[row] for row in kept),
+            opened,
             excluded,
             dict(sorted(exchange.silent.items())),
             audit,
+            row_weights(task, [audit.shards[shard].survivors for shard in opened]),
             exchange.waited,
         )
 
@@ -106,6 +141,8 @@ class Sharded:
             encoding=self._encoding,
             roster=self._clients.roster,
             protocol=it.protocol,
+            weights=None if self._weights is None else self._weights.by_client,
+            weight_cap=1 if self._weights is None else self._weights.cap,
             noise=0.0 if it.dp is None else it.dp.noise_multiplier,
             secure=it.secure,
         )

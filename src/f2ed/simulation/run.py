@@ -2,37 +2,42 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
 from f2ed.core.threads import cores
+from f2ed.guarantees import Unopened
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, load, split_samples
 from f2ed.learning.datasets import Given
 from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.learning.datasets.tables import found_file
 from f2ed.learning.device import found_device
 from f2ed.learning.saved import saved_vector
-from f2ed.protocol.aggregation import ServerStep
+from f2ed.protocol.aggregation import ServerStep, StepResult
+from f2ed.protocol.sharding import Assignment
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
+from f2ed.simulation.client_weights import ClientWeights, client_weights
 from f2ed.simulation.config import Experiment, experiment
 from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest, header
+from f2ed.simulation.helped import Helped, unsummed
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
-from f2ed.simulation.opened_rows import Sharded, Unsharded
+from f2ed.simulation.opened_rows import OpenedRows, Sharded, Unsharded
+from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
+from f2ed.simulation.root_updates import RootUpdates
 from f2ed.simulation.stopwatch import Stopwatch
 from f2ed.simulation.validate import check, check_data
 
@@ -110,10 +115,10 @@ class Simulation:
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
         clients = split_samples(self.data.train, partition)
-        picked = stream(seed, "malicious").permutation(experiment.clients)[: experiment.malicious]
-        self.malicious = tuple(sorted(map(int, picked)))
-        self._adversary = self._enlist(clients)
         self._assignments = Assignments(experiment)
+        self.malicious = malicious_clients(experiment, self._assignments(0).shards)
+        weights = client_weights(experiment, partition.sizes)
+        self._adversary = self._enlist(clients, weights)
         self._local_updates = LocalUpdates(
             experiment,
             cohort,
@@ -122,9 +127,15 @@ class Simulation:
             first_rounds=first_rounds or FirstRoundCache(0),
             adversary=self._adversary,
         )
+        self._helped = None
+        if experiment.helpers is not None:
+            self._helped = Helped(experiment, experiment.helpers, self.digest[:16])
         self._open = (
-            Sharded(experiment, self.digest[:16], self._assignments, workers) if experiment.sharded else Unsharded()
+            Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
+            if experiment.sharded
+            else Unsharded(self._assignments, weights)
         )
+        self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
@@ -133,7 +144,7 @@ class Simulation:
         )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
         attackers = () if self._adversary is None else self.malicious
-        self._record = Recorder(experiment, self._assignments, attackers)
+        self._record = Recorder(experiment, self._assignments, attackers, weights)
         self.header = header(
             experiment,
             name=name or self.digest[:8],
@@ -151,7 +162,7 @@ class Simulation:
         """Return the state before the first round."""
         momentum = None
         if self.experiment.client_momentum is not None:
-            momentum = MomentumState.empty(self.experiment.clients, self._dimension, self.device)
+            momentum = MomentumState.empty(self._dimension, self.device)
         return SimulationState(0, self._first_model, momentum=momentum)
 
     def model(self, state: SimulationState) -> nn.Module:
@@ -172,14 +183,19 @@ class Simulation:
         watch = Stopwatch(self.device)
         assignment = self._assignments(state.round)
         updates, momentum = self._local_updates(state, assignment.shards, watch)
-        dropped = self._draw_dropouts(state.round)
+        dropped = self._draw_dropouts(state.round, self._assignments.clients(state.round))
         with watch("sum"):
-            opened = self._open(updates, state.model, state.round, dropped)
+            opened = (
+                self._open(updates, state.model, state.round, dropped)
+                if self._helped is None
+                else self._helped(updates, state.model, state.round, dropped, state.unopened)
+            )
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
         del updates
+        root = None if self._root is None else self._root(state)
         with watch("estimate"):
-            result = self._server_step(opened.matrix, state.step, round_=state.round)
+            result = self._estimated(opened, state, root)
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else state.model + moved
         with watch("evaluate"):
@@ -190,7 +206,7 @@ class Simulation:
             model,
             result.state,
             momentum,
-            (*state.unopened, unopened(opened, assignment)),
+            (*state.unopened, self._unopened(opened, assignment)),
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
         )
         return after, self._record(
@@ -203,7 +219,24 @@ class Simulation:
             seconds=watch.read(),
         )
 
-    def _enlist(self, clients: list[ClientData]) -> Adversary | None:
+    def _estimated(self, opened: OpenedRows, state: SimulationState, root: Tensor | None) -> StepResult:
+        """Return the server's step; with helpers, from the estimate that the judge has made."""
+        if self._helped is not None:
+            return self._server_step.from_estimate(
+                opened.estimate, state.step, round_=state.round, skipped=opened.skipped
+            )
+        assignment = self._assignments(state.round)
+        names = [assignment.name(shard) for shard in opened.shards]
+        return self._server_step(
+            opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
+        )
+
+    def _unopened(self, opened: OpenedRows, assignment: Assignment) -> Unopened:
+        if self._helped is not None:
+            return unsummed(opened, self.experiment.clients)
+        return unopened(opened, assignment)
+
+    def _enlist(self, clients: Sequence[ClientData], weights: ClientWeights | None) -> Adversary | None:
         it = self.experiment
         if it.attack is None:
             return None
@@ -214,12 +247,13 @@ class Simulation:
             data=self.data,
             training=it.training,
             estimator=it.estimator,
+            weights=None if weights is None else weights.by_client,
             seed=it.seed,
         )
 
-    def _draw_dropouts(self, round_: int) -> dict[int, str]:
-        """Draw the clients that drop out in this round."""
+    def _draw_dropouts(self, round_: int, clients: list[int]) -> dict[int, str]:
+        """Draw which of the clients of this round drop out."""
         if not self.experiment.client_dropout:
             return {}
         draws = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
-        return {int(client): "dropped out" for client in np.flatnonzero(draws < self.experiment.client_dropout)}
+        return {client: "dropped out" for client in clients if draws[client] < self.experiment.client_dropout}

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from torch import nn
@@ -18,8 +19,14 @@ from f2ed.learning.losses import CrossEntropy, metric_of
 from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.dp import NoiseCost, noise_cost
+from f2ed.protocol.helpers import ROLES, HelpersProtocol, Party, helper_terms, rule_bytes
+from f2ed.protocol.helpers import check_terms as check_helper_terms
 from f2ed.protocol.quantization.encoding import Encoding
+from f2ed.protocol.secagg import Terms
 from f2ed.protocol.secagg import check as check_terms
+from f2ed.protocol.sharding import Fixed
+from f2ed.simulation.assignments import Assignments
+from f2ed.simulation.client_weights import ClientWeights, client_weights
 from f2ed.simulation.config import Experiment
 
 __all__ = ["check", "check_data", "encoding", "run_noise_cost"]
@@ -48,9 +55,30 @@ def check(experiment: Experiment) -> None:
             f"attack_from: the attack would begin in round {experiment.attack_from}, but the last round is "
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
-    if experiment.rows > clients:
+    _check_root(experiment)
+    if experiment.helpers is not None:
+        _check_helpers(experiment, experiment.helpers)
+    if experiment.placement is not None and not experiment.sharded:
         raise ConfigError(
-            f"shards: found {experiment.rows} shards for {clients} clients; use at most {clients // _MIN_CROWD}"
+            f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
+        )
+    sampled = experiment.sampled
+    if experiment.placement is not None and sampled < clients:
+        raise ConfigError(
+            f"placement: found {experiment.placement!r}, but each round has other shards; leave it out, or leave out "
+            "clients_per_round"
+        )
+    if sampled > clients:
+        raise ConfigError(f"clients_per_round: found {sampled} of {clients} clients; state 1 to {clients}, or a share")
+    if experiment.rows > sampled:
+        raise ConfigError(
+            f"shards: found {experiment.rows} shards for {sampled} clients; use at most {sampled // _MIN_CROWD}"
+        )
+    if experiment.max_weight is not None and experiment.client_weights is None:
+        raise ConfigError('max_weight: all clients count the same; leave it out, or state client_weights = "samples"')
+    if experiment.dp is not None and experiment.client_weights is not None:
+        raise ConfigError(
+            'dp: what noise costs is not known for clients of different weights; use client_weights = "equal"'
         )
     if experiment.dp is not None and not experiment.sharded:
         raise ConfigError("dp: noise is shared by the members of a shard, but there are no shards; state shards")
@@ -61,32 +89,80 @@ def check(experiment: Experiment) -> None:
     crowd = _about("schedule", lambda: experiment.crowd)
     if experiment.secure and crowd < _MIN_CROWD:
         raise ConfigError(
-            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, but an update must be "
-            f"hidden in a crowd of at least {_MIN_CROWD}; use at most {clients // _MIN_CROWD} shards, "
+            f"shards: {experiment.rows} shards of {sampled} clients leave some with {crowd}, but an update must be "
+            f"hidden in a crowd of at least {_MIN_CROWD}; use at most {sampled // _MIN_CROWD} shards, "
             f'or secure = false, or shards = "none"'
         )
     _check_protocol(experiment)
-    guarantee(clients=clients, malicious=malicious, shards=experiment.rows)
+    guarantee(clients=sampled, malicious=experiment.assumed_malicious, shards=experiment.rows)
+
+
+def _check_helpers(experiment: Experiment, helpers: HelpersProtocol) -> None:
+    """Refuse what helpers do not offer, and terms that are not safe."""
+    if experiment.shards != "none":
+        raise ConfigError(
+            f"shards: found {experiment.shards}, but with helpers every client is a row of its own; leave it out"
+        )
+    if experiment.clip_norm is None:
+        raise ConfigError("clip_norm: the range tests of helpers need it; state about the norm of an honest update")
+    if experiment.sampled < experiment.clients:
+        raise ConfigError("clients_per_round: with helpers everyone is asked in every round; leave it out")
+    if experiment.client_weights is not None:
+        raise ConfigError('client_weights: with helpers a client is in the sum or not; use client_weights = "equal"')
+    if experiment.dp is not None:
+        raise ConfigError("dp: a filter over single clients has no bounded sensitivity, so noise has no epsilon here")
+    names = ("server", "mixer", "judge")
+    _about("estimator", lambda: rule_bytes(experiment.estimator))
+    _about(
+        "protocol",
+        lambda: check_helper_terms(
+            helper_terms(
+                helpers,
+                policy=bytes(32),
+                job="check",
+                round_=0,
+                members=range(experiment.clients),
+                coordinates=1,
+                clip_norm=experiment.clip_norm or 1.0,
+                rule=experiment.estimator,
+                parties={ROLES[place]: Party(name, bytes([place]) * 32) for place, name in enumerate(names)},
+            )
+        ),
+    )
+
+
+def _check_root(experiment: Experiment) -> None:
+    if experiment.root is None and experiment.estimator.needs_root():
+        raise ConfigError(
+            f"root: {experiment.estimator.title} needs a trusted update, and the server has no data; state the number "
+            "of samples that it holds, such as root = 100"
+        )
 
 
 def _check_protocol(experiment: Experiment) -> None:
-    roster = dict.fromkeys(range(experiment.clients), b"")
-    assignment = experiment.schedule.assign(roster, shards=experiment.rows, epoch=0, seed=b"")
     try:
-        task = Task(
-            job="check",
-            round=0,
-            model=b"",
-            coordinates=1,
-            encoding=encoding(experiment),
-            roster=roster,
-            protocol=experiment.protocol,
-            secure=experiment.secure,
-        )
-        for terms in shard_terms(assignment, task):
+        for terms in _protocol_terms(experiment, None):
             check_terms(terms)
     except ConfigError as error:
         raise ConfigError(f"protocol: {error}") from None
+
+
+def _protocol_terms(experiment: Experiment, weights: ClientWeights | None) -> tuple[Terms, ...]:
+    """Return the terms of the first round's shards."""
+    assignment = Assignments(experiment)(0)
+    task = Task(
+        job="check",
+        round=0,
+        model=b"",
+        coordinates=1,
+        encoding=encoding(experiment),
+        roster=dict.fromkeys((client for members in assignment.shards for client in members), b""),
+        protocol=experiment.protocol,
+        weights=None if weights is None else weights.by_client,
+        weight_cap=1 if weights is None else weights.cap,
+        secure=experiment.secure,
+    )
+    return shard_terms(assignment, task)
 
 
 def run_noise_cost(experiment: Experiment, coordinates: int) -> NoiseCost:
@@ -110,9 +186,12 @@ def check_data(experiment: Experiment, data: Data) -> Partition:
     """Check what depends on the data: the partition, the model's shape and the attack's goal."""
     outputs = _about("loss", lambda: experiment.task.outputs(data))
     partition = _about("partition", lambda: _partition(experiment, data))
+    _about("client_weights", lambda: _check_weights(experiment, partition))
     module = _about("model", lambda: experiment.model(data.shape, outputs, experiment.seed))
     scores = _about("model", lambda: _try(module, data))
     _try_loss(experiment, scores, data)
+    if experiment.root is not None and experiment.root > len(data.train.labels):
+        raise ConfigError(f"root: found {experiment.root} samples; the data has {len(data.train.labels)}")
     if (start := experiment.start) is not None:
         _about("start", lambda: saved_vector(found_file(start, None), module))
     if experiment.dp is not None:
@@ -132,6 +211,28 @@ def _partition(experiment: Experiment, data: Data) -> Partition:
     # Without classes all samples are alike.
     labels = labels if labeled else np.zeros(len(labels), np.int64)
     return experiment.partition(labels, experiment.clients, experiment.seed, owners=data.owners)
+
+
+def _check_weights(experiment: Experiment, partition: Partition) -> None:
+    """Refuse weights under which a shard's mean may be mostly one member, in any round."""
+    weights = client_weights(experiment, partition.sizes)
+    if weights is None or not (experiment.sharded and experiment.secure):
+        return
+    first = _protocol_terms(experiment, weights)
+    sampling = Assignments(experiment).sampling
+    if sampling is not None and isinstance(experiment.schedule, Fixed):
+        first = tuple(
+            msgspec.structs.replace(first[0], members=members, weights=tuple(map(weights.by_client.get, members)))
+            for members in sampling.units
+            if len(members) == len(first[0].members)
+        )
+    elif experiment.schedule(experiment.rounds - 1) > 0:
+        # The heaviest may once share a shard with the lightest.
+        *others, heaviest = sorted(weights.by_client.values())
+        smallest = min(first, key=lambda each: len(each.members))
+        first = (msgspec.structs.replace(smallest, weights=(*others[: len(smallest.members) - 1], heaviest)),)
+    for each in first:
+        check_terms(each)
 
 
 def _check_attack(experiment: Experiment, data: Data) -> None:

@@ -6,11 +6,13 @@ import torch
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.estimators import Bucketing, CenteredClipping, Krum, Mean, Median, Sections
+from f2ed.estimators import Bucketing, CenteredClipping, FilterL2, Krum, Mean, Median, Reputation, Sections
 from f2ed.protocol.aggregation import ServerStep, StepState
 from tests.estimators.examples import ALL, EXTRA, name
 
 TENSORS = (6, 15)
+NAMES = tuple("abcdefghijk")
+ROOT = np.ones(sum(TENSORS), np.float32)
 
 
 def opened(round_, n=11):
@@ -20,7 +22,7 @@ def opened(round_, n=11):
 def taken(step, rounds, state=None):
     state = state or StepState()
     for round_ in rounds:
-        result = step(opened(round_), state, round_=round_)
+        result = step(opened(round_), state, round_=round_, names=NAMES, root=ROOT)
         state = result.state
     return result
 
@@ -41,14 +43,39 @@ def test_a_restart_changes_no_bit(estimator):
 def test_the_estimator_gets_the_previous_step_the_tensors_and_the_rounds_own_stream(estimator):
     step = ServerStep(estimator, tensors=TENSORS, seed=5)
     state = taken(step, [0]).state
-    direct = estimator(opened(1), previous=state.previous, tensors=TENSORS, rng=stream(5, "estimator", 1))
-    assert step(opened(1), state, round_=1).estimate.mean.tobytes() == direct.mean.tobytes()
+    reputation = np.array([state.reputation.get(each, 1.0) for each in NAMES])
+    rng = stream(5, "estimator", 1)
+    direct = estimator(opened(1), previous=state.previous, tensors=TENSORS, rng=rng, root=ROOT, reputation=reputation)
+    assert step(opened(1), state, round_=1, names=NAMES, root=ROOT).estimate.mean.tobytes() == direct.mean.tobytes()
 
 
 def test_centered_clipping_goes_on_from_the_previous_step():
     step = ServerStep(CenteredClipping(radius=0.1), tensors=TENSORS)
     first, second = taken(step, [0]), taken(step, [0, 0])
     assert np.linalg.norm(second.estimate.mean) > 1.5 * np.linalg.norm(first.estimate.mean)
+
+
+def patient(round_):
+    """Nine honest rows, and two that push a little in every round: not enough to be rejected at once."""
+    rows = np.random.default_rng(round_).normal(0, 1, (11, 21)).astype(np.float32)
+    rows[:2] += 1.2
+    return rows
+
+
+def test_a_row_whose_weight_stays_low_is_rejected_in_the_end_and_keeps_its_reputation_while_it_is_absent():
+    step = ServerStep(Reputation(FilterL2(f=2)), tensors=TENSORS)
+    state, first = StepState(), None
+    for round_ in range(25):
+        result = step(patient(round_), state, round_=round_, names=NAMES)
+        first, state = first or result, result.state
+    assert result.estimate.weights[:2].sum() < first.estimate.weights[:2].sum() / 2
+    left = step(patient(25)[2:], state, round_=25, names=NAMES[2:]).state
+    assert left.reputation["a"] == state.reputation["a"] < 0.6
+
+
+def test_each_row_has_one_name():
+    with pytest.raises(ConfigError, match="11 rows have 3 names"):
+        ServerStep(Mean(), tensors=TENSORS)(opened(0), StepState(), round_=0, names=("a", "b", "c"))
 
 
 def test_each_round_draws_its_own_buckets():

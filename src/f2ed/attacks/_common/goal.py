@@ -55,6 +55,8 @@ class Goal:
     images: Array
     wanted: Array
     labels: Array
+    lesson: Examples | None = None
+    """Images like these, with the labels wanted, that the attacker has for training."""
 
     def success(self, predicted: Array) -> Success:
         """Compare the predictions [k] with the wanted labels."""

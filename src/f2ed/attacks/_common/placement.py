@@ -13,16 +13,18 @@ def land(targets: Array, scene: Scene) -> Array:
 
     Of the members of a shard H, k are malicious. Each of these sends (|H| target - S) / k, where S is the sum of the
     honest members' updates: known, or estimated as |H| - k times the mean of the malicious clients' own updates. The
-    masks hide the larger updates, up to the range that updates are clipped to.
+    masks hide the larger updates, up to the range that updates are clipped to. Weights count instead of members where
+    clients have them.
     """
     view = scene.view
     mine = shard_of_each(view, view.malicious)
-    bad, place, attackers = np.unique(mine, return_inverse=True, return_counts=True)
-    sizes = np.array([len(view.shards[shard]) for shard in bad], np.float64)
+    bad, place = np.unique(mine, return_inverse=True)
+    attackers = np.asarray(np.bincount(place, view.weights_of(view.malicious)), np.float64)
+    sizes = np.array([view.weights_of(view.shards[shard]).sum() for shard in bad], np.float64)
     if view.benign is None:
         others = like(targets, sizes - attackers)[:, None] * view.own.mean(0)
     else:
         theirs = shard_of_each(view, view.honest)
-        others = like(targets, (theirs == bad[:, None]).astype(np.float64)) @ view.benign
-    sent = (like(targets, sizes)[:, None] * targets - others) / like(targets, attackers.astype(np.float64))[:, None]
+        others = like(targets, (theirs == bad[:, None]) * view.weights_of(view.honest)) @ view.benign
+    sent = (like(targets, sizes)[:, None] * targets - others) / like(targets, attackers)[:, None]
     return sent[place]

@@ -35,6 +35,8 @@ class Scene:
     n: int
     m: int
     view: AttackerView
+    weights: tuple[Vector, Vector] | None = None
+    """How much each honest row and each of the attacker's rows counts; None where all count the same."""
 
     @property
     def d(self) -> int:
@@ -100,26 +102,35 @@ def _on_device(view: AttackerView) -> AttackerView:
 
 def _clients(view: AttackerView) -> Scene:
     if view.benign is None:
-        return Scene(view.own, view.own, view.own, view.n, view.m, view)
+        return Scene(view.own, view.own, view.own, view.n, view.m, view, _weights(view, view.malicious))
     before = namespace(view.own).concatenate([view.benign, view.own])
-    return Scene(before[: view.n - view.m], view.own, before, view.n, view.m, view)
+    honest = before[: view.n - view.m]
+    return Scene(honest, view.own, before, view.n, view.m, view, _weights(view, view.honest))
+
+
+def _weights(view: AttackerView, honest: Sequence[ClientId]) -> tuple[Vector, Vector] | None:
+    return None if view.weights is None else (view.weights_of(honest), view.weights_of(view.malicious))
 
 
 def _shard_means(view: AttackerView) -> Scene:
     """Average per shard; if no shard is clean, or none is visible, use stand-ins for the clean ones."""
     p = len(view.shards)
-    sizes = np.array([len(members) for members in view.shards], np.float64)
-    mine = shard_of_each(view, view.malicious)
-    bad, attackers = np.unique(mine, return_counts=True)
-    own_means = like(view.own, (mine == bad[:, None]) / attackers[:, None]) @ view.own
+    sizes = np.array([view.weights_of(members).sum() for members in view.shards], np.float64)
+    mine, weights = shard_of_each(view, view.malicious), view.weights_of(view.malicious)
+    bad, place = np.unique(mine, return_inverse=True)
+    attackers = np.bincount(place, weights)
+    own_means = like(view.own, (mine == bad[:, None]) * weights / attackers[:, None]) @ view.own
+    of_rows = None if view.weights is None else (np.full(len(view.own), sizes.mean()), sizes[bad])
     if view.benign is None:
         center = view.own.mean(0)
         # The standard deviation of a mean of |H| independent updates is smaller by a factor √|H|.
         stand_ins = center + (view.own - center) * float(np.sqrt(p / view.n))
-        return Scene(stand_ins, own_means, stand_ins, p, len(bad), view)
+        return Scene(stand_ins, own_means, stand_ins, p, len(bad), view, of_rows)
     theirs = shard_of_each(view, view.honest)
     shards = np.arange(p)[:, None]
-    before = like(view.own, (theirs == shards) / sizes[:, None]) @ view.benign
-    before = before + like(view.own, (mine == shards) / sizes[:, None]) @ view.own
+    before = like(view.own, (theirs == shards) * view.weights_of(view.honest) / sizes[:, None]) @ view.benign
+    before = before + like(view.own, (mine == shards) * weights / sizes[:, None]) @ view.own
     clean = np.setdiff1d(np.arange(p), bad)
-    return Scene(before[clean] if clean.size else before, own_means, before, p, len(bad), view)
+    clean = clean if clean.size else np.arange(p)
+    of_rows = None if view.weights is None else (sizes[clean], sizes[bad])
+    return Scene(before[clean], own_means, before, p, len(bad), view, of_rows)

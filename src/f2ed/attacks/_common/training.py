@@ -76,3 +76,5 @@ class MaliciousClients:
     """The goal that the same attack returned at the start of the run."""
     round: int
     rng: np.random.Generator = field(repr=False)
+    tensors: tuple[int, ...] = ()
+    """The sizes of the model's parameter tensors, where the attacker is told."""

@@ -78,8 +78,8 @@ def scaled(pixels: int, size: int) -> int:
     return -(-pixels * size // _REFERENCE)
 
 
-def paint(images: Array, boxes: Sequence[Box], shade: float) -> Array:
-    """Return a copy of the images with the boxes filled."""
+def paint(images: Array, boxes: Sequence[Box], shade: float, blend: float = 1.0) -> Array:
+    """Return a copy of the images with the boxes filled; below 1, `blend` lets the image show through."""
     height, width = pixels_of(images)
     painted = copied(images)
     for box in boxes:
@@ -89,18 +89,28 @@ def paint(images: Array, boxes: Sequence[Box], shade: float) -> Array:
                 f"a trigger down to row {bottom} and column {right} does not fit an image of {height} x {width}; "
                 "make it smaller or move it"
             )
-        painted[..., box.row : bottom, box.column : right] = shade
+        under = painted[..., box.row : bottom, box.column : right]
+        painted[..., box.row : bottom, box.column : right] = (
+            shade if blend == 1 else blend * shade + (1 - blend) * under
+        )
     return painted
 
 
 def poisoned(
-    data: Examples, share: float, boxes: Sequence[Box], shade: float, target: int, rng: np.random.Generator
+    data: Examples,
+    share: float,
+    boxes: Sequence[Box],
+    shade: float,
+    target: int,
+    rng: np.random.Generator,
+    *,
+    blend: float = 1.0,
 ) -> Examples:
     """Paint a random share of the images, at least one, and give them the target label; the others stay clean."""
     count = max(1, round(share * len(data.labels)))
     chosen = np.sort(rng.permutation(len(data.labels))[:count])
     images, labels = copied(data.images), copied(data.labels)
-    images[chosen] = paint(images[chosen], boxes, shade)
+    images[chosen] = paint(images[chosen], boxes, shade, blend)
     labels[chosen] = target
     return Examples(images, labels)
 

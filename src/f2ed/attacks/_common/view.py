@@ -1,10 +1,12 @@
 """What an attacker knows when it decides what to send."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from f2ed.core.arrays import Array
 from f2ed.core.errors import ConfigError
@@ -38,6 +40,8 @@ class AttackerView:
     """The sizes of the model's parameter tensors, in the order of the vector."""
     round: int
     rng: np.random.Generator
+    weights: Mapping[ClientId, int] | None = None
+    """How much each client counts, which is public; None where all count the same."""
 
     def __post_init__(self) -> None:
         clients = [client for members in self.shards for client in members]
@@ -61,6 +65,10 @@ class AttackerView:
     def m(self) -> int:
         """The number of malicious clients."""
         return len(self.malicious)
+
+    def weights_of(self, clients: Sequence[ClientId]) -> npt.NDArray[np.float64]:
+        """Return how much each of these clients counts."""
+        return np.array([1 if self.weights is None else self.weights[client] for client in clients], np.float64)
 
     @cached_property
     def honest(self) -> tuple[ClientId, ...]:

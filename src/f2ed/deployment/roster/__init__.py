@@ -1,5 +1,6 @@
 """The signed roster: everything about a federation that the server must not choose."""
 
+from f2ed.deployment.roster.draw import check_head
 from f2ed.deployment.roster.files import read_roster, read_serials, write_roster
 from f2ed.deployment.roster.groups import check_groups, check_step, leak_bound, leak_of
 from f2ed.deployment.roster.parts import (
@@ -15,7 +16,7 @@ from f2ed.deployment.roster.parts import (
 )
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
 from f2ed.deployment.roster.signing import check_signature, signed
-from f2ed.deployment.roster.terms import derived_terms, round_task, terms_of_shard
+from f2ed.deployment.roster.terms import derived_terms, round_task
 from f2ed.deployment.training_rules import Rule, TrainingRules
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "SignedEncoding",
     "TrainingRules",
     "check_groups",
+    "check_head",
     "check_signature",
     "check_step",
     "derived_terms",
@@ -43,6 +45,5 @@ __all__ = [
     "revised",
     "round_task",
     "signed",
-    "terms_of_shard",
     "write_roster",
 ]

@@ -1,7 +1,8 @@
 """The seed that groups are drawn with: from a link of the authority's chain and the closed list.
 
 The chain's head is published before any client has a key, and each draw reveals the next link. So the server and the
-clients cannot predict a seed, and the authority cannot try several for one list: another seed takes another list.
+clients cannot predict a seed, and the authority cannot try several for one list: another seed takes another list. Ids
+are the authority's to give, so neither the seed nor the groups depend on them: a client's place follows from its key.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,9 @@ from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.deployment.roster.parts import Draw, Group
 from f2ed.deployment.roster.roster import Roster
 from f2ed.protocol.primitives.crypto import digest
-from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.sharding import ClientId, Members, chain_head, chain_link, check_link, draw_groups
 
-__all__ = ["check_draw", "drawn", "latest_groups"]
+__all__ = ["check_draw", "check_head", "drawn", "latest_groups"]
 
 
 def drawn(outline: Roster, clients: Sequence[ClientId], *, count: int, secret: bytes) -> Roster:
@@ -70,20 +70,32 @@ def check_draw(roster: Roster) -> None:
         raise Refusal("the newest groups are not those that the seed draws; somebody chose their members")
 
 
+def check_head(roster: Roster, head: bytes) -> None:
+    """Refuse a chain that the site was not told of before it gave its key away; `head` is empty if it was told none."""
+    if head and roster.draw.head != head:
+        raise Refusal(
+            f"the roster {roster.name!r} draws its groups from another chain than the one that came with the "
+            "authority's public key; the authority may have chosen it when it knew all keys: ask which of them it is"
+        )
+
+
 def _groups(roster: Roster, clients: Sequence[ClientId], count: int, seed: bytes) -> tuple[Members, ...]:
+    """Draw the groups over the places of the clients in the order of their keys."""
     keys = _keys(roster)
-    return draw_groups({client: keys[client] for client in clients}, count=count, seed=b"groups" + seed)
+    order = sorted(clients, key=lambda client: keys[client])
+    places = {place: keys[client] for place, client in enumerate(order)}
+    made = draw_groups(places, count=count, seed=b"groups" + seed)
+    return tuple(tuple(sorted(order[place] for place in group)) for group in made)
 
 
 def _seed(roster: Roster, draw: Draw, clients: Sequence[ClientId]) -> bytes:
     """Return the seed of a draw: fixed by the chain and the list of those who are grouped.
 
-    Nothing else: serials may be left out, so an authority could try as many as it likes for one list.
+    Nothing else: serials may be left out and ids given as one likes, so an authority could try any number for one list.
     """
     keys = _keys(roster)
-    listed = (part for client in sorted(clients) for part in (unsigned(client), keys[client]))
-    closed = digest(b"f2ed closed list 2", *listed)
-    return digest(b"f2ed seed 3", roster.lineage.encode(), draw.value, closed)
+    closed = digest(b"f2ed closed list 3", *sorted(keys[client] for client in clients))
+    return digest(b"f2ed seed 4", roster.lineage.encode(), draw.value, closed)
 
 
 def _keys(roster: Roster) -> dict[ClientId, bytes]:

@@ -7,7 +7,7 @@ from f2ed.protocol.quantization.clip_counters import coordinates_of
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["derived_terms", "round_task", "terms_of_shard"]
+__all__ = ["derived_terms", "round_task"]
 
 _NO_MODEL = bytes(32)
 
@@ -41,14 +41,6 @@ def derived_terms(roster: Roster, run: int, client: ClientId, round_: int, lengt
         return terms_of(assignment, task, assignment.shard_of(client))
     except ConfigError as error:
         raise Refusal(f"no terms for round {round_} follow from the roster: {error}") from None
-
-
-def terms_of_shard(roster: Roster, round_: int, shard: int) -> Terms:
-    """Return what the roster alone says about a shard in a round, whichever run and model it was; or refuse."""
-    assignment = roster.assignment(round_)
-    if not 0 <= shard < len(assignment.shards):
-        raise Refusal(f"shard {shard} of round {round_}; the roster has {len(assignment.shards)} shards")
-    return terms_of(assignment, round_task(roster, "", round_, model=_NO_MODEL, coordinates=1), shard)
 
 
 def _groups(roster: Roster) -> tuple[tuple[ClientId, ...], ...]:

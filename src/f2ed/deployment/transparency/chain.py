@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.roster import Roster, terms_of_shard
+from f2ed.deployment.roster import Roster, round_task
 from f2ed.deployment.transparency.findings import Finding, Kind
 from f2ed.deployment.transparency.lines import (
     GENESIS,
@@ -24,6 +24,7 @@ from f2ed.deployment.transparency.lines import (
     read_line,
 )
 from f2ed.deployment.transparency.store import author_name
+from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import check_blame
 
 __all__ = ["Authors", "Checked", "check_files"]
@@ -231,7 +232,12 @@ class _Check(NamedTuple):
 def _check_blamed(data: Blamed, roster: Roster) -> None:
     if data.blame.context != data.ctx:
         raise PeerError("the evidence is of another round or shard")
-    check_blame(data.blame, terms_of_shard(roster, data.round, data.shard), roster.keys)
+    assignment = roster.assignment(data.round)
+    if data.shard >= len(assignment.shards):
+        raise PeerError(f"the roster has {len(assignment.shards)} shards")
+    # Who is in the shard, and how many may collude, is the same in every run and for every model.
+    task = round_task(roster, "", data.round, model=bytes(32), coordinates=1)
+    check_blame(data.blame, terms_of(assignment, task, data.shard), roster.keys)
 
 
 def _lines(path: Path, progress: Progress) -> Iterator[_Raw]:

@@ -20,6 +20,7 @@ __all__ = [
     "NotFiniteError",
     "largest",
     "measured",
+    "product",
     "squared_distances",
 ]
 
@@ -137,6 +138,11 @@ def _product(block: Array, center: int | None, factors: Vector | None) -> Array:
     narrow = _NARROW if away.shape[1] % _NARROW == 0 else away.shape[1]
     parts = away.unflatten(1, (-1, narrow)).transpose(0, 1)
     return double(parts @ parts.mT).sum(0)
+
+
+def product(block: Array) -> Array:
+    """Return the Gram matrix of one block about zero, in float64."""
+    return _product(block, None, None)
 
 
 def _blurred(gram: Matrix, rows: Source, center: int | None) -> tuple[int, bool] | None:

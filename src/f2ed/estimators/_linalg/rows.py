@@ -32,8 +32,12 @@ class Rows(ABC):
     n: int
     matrix: Array
     previous: Array | None
+    root: Array | None
+    reputation: Vector | None
     tensors: Sequence[int] | None
     rng: np.random.Generator
+    separate: bool = True
+    """Whether every row is one of those given, whole, as opposed to a mixture of several or a section of one."""
     prior: Vector | None
     """The weight that each row counts with, [n]; None where all count the same."""
 
@@ -145,12 +149,15 @@ class Matrix(Rows):
         matrix: Array,
         *,
         previous: Array | None = None,
+        root: Array | None = None,
+        reputation: Vector | None = None,
         tensors: Sequence[int] | None = None,
         rng: np.random.Generator | None = None,
         prior: Vector | None = None,
+        separate: bool = True,
     ) -> None:
         self.n, self.matrix, self.previous, self.tensors = int(matrix.shape[0]), matrix, previous, tensors
-        self.prior = prior
+        self.root, self.reputation, self.prior, self.separate = root, reputation, prior, separate
         self.rng = rng or np.random.default_rng(0)
 
     def block(self, columns: slice) -> Array:
@@ -158,9 +165,11 @@ class Matrix(Rows):
         return self.matrix[:, columns]
 
     def section(self, columns: slice | Index) -> Rows:
-        """Restrict the previous estimate too."""
-        previous = None if self.previous is None else self.previous[columns]
-        return Matrix(self.matrix[:, columns], previous=previous, rng=self.rng, prior=self.prior)
+        """Restrict the previous estimate and the root update too."""
+        previous, root = (None if each is None else each[columns] for each in (self.previous, self.root))
+        return Matrix(
+            self.matrix[:, columns], previous=previous, root=root, rng=self.rng, prior=self.prior, separate=False
+        )
 
     def combine(self, weights: Vector) -> Array:
         """Return the weighted sum, or a copy of the row that has all the weight."""
@@ -176,6 +185,7 @@ class _Derived(Rows):
     def __init__(self, source: Rows, n: int) -> None:
         self.n, self.source, self.matrix = n, source, source.matrix
         self.previous, self.tensors, self.rng = source.previous, source.tensors, source.rng
+        self.root, self.reputation, self.separate = source.root, source.reputation, source.separate
         self.prior = source.prior
 
 
@@ -183,6 +193,7 @@ class _Selected(_Derived):
     def __init__(self, source: Rows, index: Index) -> None:
         super().__init__(source, len(index))
         self.index = index
+        self.reputation = None if source.reputation is None else source.reputation[index]
         self.prior = None if source.prior is None else source.prior[index]
 
     def block(self, columns: slice) -> Array:
@@ -195,7 +206,7 @@ class _Selected(_Derived):
 class _Mixed(_Derived):
     def __init__(self, source: Rows, weights: Vector, prior: Vector | None) -> None:
         super().__init__(source, len(weights))
-        self.weights = weights
+        self.weights, self.reputation, self.separate = weights, None, False
         self.prior = prior
 
     def block(self, columns: slice) -> Array:

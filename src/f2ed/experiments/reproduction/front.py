@@ -79,7 +79,11 @@ def _unstopped(each: Reproduced) -> Iterator[str]:
             yield f"{each.file.title}, {where}, {malicious} of 100 clients malicious: {', '.join(attacks)}."
     held = sum(not attacks for attacks in places.values())
     if held:
-        yield f"{each.file.title}: it held against every attack tried in {held} of {len(places)} settings."
+        rounds = max(cell.experiment.rounds for cell in each.cells)
+        yield (
+            f"{each.file.title}: it held against every listed attack, for {rounds} rounds, in {held} of {len(places)} "
+            "settings."
+        )
 
 
 def _stealthy(iid: Reproduced) -> str:

@@ -38,10 +38,16 @@ class Unopened(NamedTuple):
 class LeakFollower:
     """Reads the meter after each round. A history that does not continue the last one is taken in from its start."""
 
-    def __init__(self, assignment: Callable[[int], Assignment], clients: Iterable[ClientId]) -> None:
-        """Take the assignment of each round, which counts from 0, and all clients that it may assign."""
+    def __init__(
+        self,
+        assignment: Callable[[int], Assignment],
+        clients: Iterable[ClientId],
+        weights: Mapping[ClientId, int] | None = None,
+    ) -> None:
+        """Take the assignment of each round, which counts from 0, all clients that it may assign, and their weights."""
         self._assignment = assignment
         self._index = {client: index for index, client in enumerate(sorted(clients))}
+        self._weights = None if weights is None else {self._index[client]: weight for client, weight in weights.items()}
         self._meter = LeakMeter(len(self._index))
         self._past: tuple[Unopened, ...] = ()
 
@@ -52,7 +58,7 @@ class LeakFollower:
             self._meter, known = LeakMeter(len(self._index)), 0
         for number in range(known, len(rounds)):
             sums = rounds[number].sums(self._assignment(number))
-            self._meter.observe([[self._index[client] for client in some] for some in sums])
+            self._meter.observe([[self._index[client] for client in some] for some in sums], self._weights)
         self._past = rounds
         meter = self._meter
         return LeakReading(rank=meter.rank, exposed=meter.exposed, first=meter.first, crowd=meter.crowd)

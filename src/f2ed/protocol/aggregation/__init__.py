@@ -20,7 +20,7 @@ from f2ed.protocol.aggregation.server_optimizer import (
     ServerOptimizer,
 )
 from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
-from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, shard_terms, terms_of
+from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, row_weights, shard_terms, terms_of
 
 __all__ = [
     "AnyServerOptimizer",
@@ -48,6 +48,7 @@ __all__ = [
     "opening_cost",
     "random_words",
     "robust_secure_mean",
+    "row_weights",
     "set_up_keys",
     "shard_means",
     "shard_terms",

@@ -1,11 +1,12 @@
 """One server step for every driver: from the opened rows to the step of the model, with the state it carries over."""
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, NamedTuple, final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
@@ -28,11 +29,12 @@ class _Vector(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Stored(_Vector, frozen=True, array_like=True):
-    """The previous step, followed by the optimizer's state, which older checkpoints do not have."""
+    """The previous step, then the optimizer's state and the rows' reputation, which older checkpoints do not have."""
 
     kind: str = ""
     steps: int = 0
     memory: tuple[_Vector, ...] = ()
+    reputation: dict[str, float] = {}
 
 
 @final
@@ -44,11 +46,14 @@ class StepState:
     """The last mean, [d], which some estimators start from. A skipped round keeps it."""
     optimizer: OptimizerState = _NOTHING
     """What the server optimizer remembers."""
+    reputation: Mapping[str, float] = field(default_factory=dict)
+    """What an estimator with a memory knows of each row, by the row's name. Rows that are absent keep theirs."""
 
     def to_bytes(self) -> bytes:
         """Return the state to the last bit."""
         last, state = _packed(self.previous), self.optimizer
-        stored = _Stored(last.dtype, last.data, state.kind, state.steps, tuple(map(_packed, state.memory)))
+        memory = tuple(map(_packed, state.memory))
+        stored = _Stored(last.dtype, last.data, state.kind, state.steps, memory, dict(self.reputation))
         return msgspec.msgpack.encode(stored)
 
     @classmethod
@@ -58,7 +63,7 @@ class StepState:
             stored = msgspec.msgpack.decode(content, type=_Stored)
             memory = tuple(map(_unpacked, stored.memory))
             previous = None if stored.dtype is None else _unpacked(stored)
-            return cls(previous, OptimizerState(stored.kind, stored.steps, memory))
+            return cls(previous, OptimizerState(stored.kind, stored.steps, memory), stored.reputation)
         except (msgspec.DecodeError, ValueError) as wrong:
             raise ConfigError(
                 f"not the state of a server step ({wrong}); delete the checkpoint to start over"
@@ -111,27 +116,68 @@ class ServerStep:
     """Estimators that draw at random draw from a stream of this seed and the round."""
 
     def __call__(
-        self, rows: Array, state: StepState, *, round_: int, weights: Sequence[float] | None = None
+        self,
+        rows: Array,
+        state: StepState,
+        *,
+        round_: int,
+        weights: Sequence[float] | None = None,
+        names: Sequence[str] = (),
+        root: Array | None = None,
     ) -> StepResult:
         """Estimate the mean of the honest rows [n, d]; skip the round where there are too few for it.
 
-        `weights` say how much each row counts; without them all count the same.
+        `weights` say how much each row counts; without them all count the same. `names` tell over the rounds which row
+        is which, for estimators with a memory; `root` is a trusted update [d], for estimators that use one.
         """
         if not len(rows):
             return StepResult(None, "nothing was opened", state)
         if len(rows) < self.min_rows:
             return StepResult(None, f"{len(rows)} rows opened, at least {self.min_rows} are required", state)
+        if names and len(names) != len(rows):
+            raise ConfigError(f"{len(rows)} rows have {len(names)} names; give one to each")
         previous = _alongside(rows, state.previous)
         rng = stream(self.seed, "estimator", round_)
         try:
-            estimate = self.estimator(rows, previous=previous, tensors=self.tensors, rng=rng, weights=weights)
+            estimate = self.estimator(
+                rows,
+                previous=previous,
+                root=_alongside(rows, root),
+                reputation=_remembered(state.reputation, names),
+                tensors=self.tensors,
+                rng=rng,
+                weights=weights,
+            )
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
+        return self._moved(estimate, state, rows, round_, names)
+
+    def from_estimate(
+        self, estimate: Estimate | None, state: StepState, *, round_: int, skipped: str | None = None
+    ) -> StepResult:
+        """Make a step of a mean that somebody else has estimated; without one the round is skipped."""
+        if estimate is None:
+            return StepResult(None, skipped or "nothing was opened", state)
+        return self._moved(estimate, state, estimate.mean[None], round_, ())
+
+    def _moved(
+        self, estimate: Estimate, state: StepState, rows: Array, round_: int, names: Sequence[str]
+    ) -> StepResult:
         # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
         (mean,), restore = as_matrix(estimate.mean[None])
         memory = tuple(_like(mean, _alongside(rows, vector)) for vector in state.optimizer.memory)
         step, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
-        return StepResult(estimate, None, StepState(estimate.mean, after), restore(step))
+        reputation = dict(state.reputation)
+        if estimate.reputation is not None:
+            reputation |= zip(names, map(float, estimate.reputation), strict=False)
+        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), restore(step))
+
+
+def _remembered(reputation: Mapping[str, float], names: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Return the reputation of the rows, 1 for those that are new; None where rows have no names."""
+    if not names:
+        return None
+    return np.array([reputation.get(name, 1.0) for name in names])
 
 
 def _alongside(rows: Array, previous: Array | None) -> Array | None:

@@ -1,6 +1,6 @@
 """What a round asks of the clients, and the terms that follow for each shard."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, final
 
 import msgspec
@@ -13,7 +13,7 @@ from f2ed.protocol.secagg import MaskedMode, ModeChoice, Terms, choose_mode, sch
 from f2ed.protocol.secagg.schemes import Clear, Quorum
 from f2ed.protocol.sharding import Assignment, ClientId
 
-__all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "shard_terms", "terms_of"]
+__all__ = ["Protocol", "Task", "agreed_encoding", "opening_cost", "row_weights", "shard_terms", "terms_of"]
 
 
 @final
@@ -112,6 +112,12 @@ def terms_of(assignment: Assignment, task: Task, shard: int) -> Terms:
         groups=tuple(group for group in task.groups if group[0] in members),
         agreement=protocol.agreement,
     )
+
+
+def row_weights(task: Task, opened: Iterable[Iterable[ClientId]]) -> tuple[int, ...] | None:
+    """Return how much each opened sum counts, given its survivors: as much as these together; None without weights."""
+    weights = task.weights
+    return None if weights is None else tuple(sum(weights[client] for client in some) for some in opened)
 
 
 def agreed_encoding(terms: Terms, coordinates: int) -> Encoding:

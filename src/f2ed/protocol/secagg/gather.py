@@ -1,15 +1,9 @@
-"""How the server asks, and how it adds.
+"""How the server adds uploads."""
 
-A driver sends what it has, `{client: bytes}`; the generator yields `{}` while it waits for more. A step ends when
-every client that was asked has answered, or when the driver sends `{}`: the deadline has passed, and clients that
-did not answer are dropped. So the plain loop `requests = server.send(exchange(requests))` works, and so does one reply
-at a time, which keeps one upload in memory and not one per client.
-"""
-
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
 from f2ed.core.errors import PeerError
+from f2ed.protocol.primitives.gather import gather, was_silent
 from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload, read_reply
 from f2ed.protocol.secagg.terms import Terms
@@ -19,43 +13,6 @@ __all__ = ["Adder", "Replies", "Requests", "gather", "name_some", "was_silent"]
 
 Requests = Mapping[ClientId, bytes]
 Replies = Mapping[ClientId, bytes]
-Result = TypeVar("Result")
-_NO_REPLY = "no reply"
-
-
-def gather(
-    what: str,
-    requests: Requests,
-    take: Callable[[ClientId, bytes], Result],
-    dropped: dict[ClientId, str],
-) -> Generator[Requests, Replies, dict[ClientId, Result]]:
-    """Ask, and take each reply as it comes; a client that `take` rejects, or that does not answer, is dropped.
-
-    A second reply, or one from a client that was not asked, is ignored: the first one stands.
-    """
-    taken: dict[ClientId, Result] = {}
-    waiting = set(requests)
-    replies = yield requests
-    while replies:
-        for client in replies:
-            if client not in waiting:
-                continue
-            waiting.remove(client)
-            try:
-                taken[client] = take(client, replies[client])
-            except PeerError as error:
-                dropped[client] = f"{what}: {error}"
-        if not waiting:
-            break
-        replies = {}  # An upload may fill the memory: release it while waiting for the next.
-        replies = yield {}
-    dropped.update(dict.fromkeys(waiting, f"{what}: {_NO_REPLY}"))
-    return dict(sorted(taken.items()))
-
-
-def was_silent(reason: str) -> bool:
-    """Return whether a client was dropped because it did not answer."""
-    return reason.endswith(f": {_NO_REPLY}")
 
 
 class Adder:

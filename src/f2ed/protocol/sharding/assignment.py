@@ -46,6 +46,11 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
                 return index
         raise ConfigError(f"client {client} is in none of the {len(self.shards)} shards; is it on the roster?")
 
+    def name(self, shard: int) -> str:
+        """Return a name that a shard keeps as long as its members stay the same."""
+        members = ",".join(map(str, self.shards[shard]))
+        return hashlib.sha256(members.encode()).hexdigest()[:16]
+
     def verify(
         self,
         roster: Mapping[ClientId, bytes],

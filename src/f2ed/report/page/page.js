@@ -7,7 +7,7 @@
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const off = { estimators: new Set(), attacks: new Set() };
   const EVERY = "\u0000every";
-  const state = { setting: EVERY, run: "", measure: "accuracy" };
+  const state = { setting: EVERY, run: "", measure: "accuracy", smooth: 1, log: false, find: "" };
   const distinct = (values) => [...new Set(values)];
   const arms = () => Object.values(records.arms).sort((a, b) => a.order - b.order);
   const percent = (value) => {
@@ -134,12 +134,31 @@
   // --- what is shown ------------------------------------------------------------------------------------------
 
   const chosen = (arm) => (state.setting === EVERY || arm.setting === state.setting)
-    && !off.estimators.has(arm.estimator) && !off.attacks.has(arm.attack);
+    && !off.estimators.has(arm.estimator) && !off.attacks.has(arm.attack) && isFound(arm);
+  // Every word of the search must occur somewhere in what the arm is called.
+  const isFound = (arm) => state.find.toLowerCase().split(/\s+/).every((word) => `${arm.setting} ${arm.attack} ${arm.estimator}`.toLowerCase().includes(word));
   const shown = () => arms().filter(chosen);
   const done = (rounds) => rounds.map((round) => round + 1);
   const clear = (color, alpha) => `rgba(${[1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16)).join(",")},${alpha})`;
   const roundAxis = { title: { text: "rounds completed", standoff: 6 }, rangemode: "tozero", nticks: 8 };
   const shareAxis = (text) => ({ title: { text, standoff: 6 }, range: [-0.02, 1.02], tickformat: ".0%" });
+
+  const short = (value) => (value == null ? "–" : String(+value.toPrecision(3)));
+  const measures = {
+    accuracy: { name: "Accuracy", axis: "accuracy", text: percent, share: true, last: "Accuracy at the end" },
+    success: { name: "Attack success", axis: "attack success", text: percent, share: true, last: "Success at the end" },
+    loss: { name: "Loss", axis: "loss", text: short, share: false, last: "Loss at the end" },
+  };
+
+  // On a logarithmic axis accuracy becomes the error rate, where 99 and 99.9 % are as far apart as 90 and 99 %.
+  const asError = (measure) => state.log && measure === "accuracy";
+  const logged = (measure, value) => (value == null ? null : asError(measure) ? Math.max(1 - value, 1e-5) : state.log ? Math.max(value, 1e-5) : value);
+
+  function valueAxis(measure) {
+    const { axis, share } = measures[measure];
+    if (state.log) return { title: { text: asError(measure) ? "error rate" : axis, standoff: 6 }, type: "log", ...(share ? { tickformat: ".2~%" } : {}) };
+    return share ? shareAxis(axis) : { title: { text: axis, standoff: 6 }, rangemode: "tozero" };
+  }
 
   function curves(measure, section) {
     const found = shown().filter((arm) => arm[measure]);
@@ -151,28 +170,41 @@
     show(section, [...panels].map(([key, members]) => ({
       key,
       title: [members[0].setting, members[0].attack].filter(Boolean).join(" · "),
-      caption: `${measure === "accuracy" ? "Accuracy" : "Success"} at the end: ${ends(members, measure)}.`,
-      draw: () => ({ data: members.flatMap((arm) => lines(arm, arm[measure])), layout: { xaxis: roundAxis, yaxis: shareAxis(measure === "accuracy" ? "accuracy" : "attack success") } }),
+      caption: `${measures[measure].last}: ${ends(members, measure)}.`,
+      draw: () => ({ data: members.flatMap((arm) => lines(arm, measure)), layout: { xaxis: roundAxis, yaxis: valueAxis(measure) } }),
       table: () => curveTable(members, measure),
     })));
   }
 
-  function ends(members, measure) {
-    const sorted = [...members].sort((a, b) => (b.end[measure] ?? -1) - (a.end[measure] ?? -1));
-    const some = sorted.length > 6 ? [...sorted.slice(0, 3), null, ...sorted.slice(-2)] : sorted;
-    return some.map((arm) => (arm ? `${arm.estimator} ${percent(arm.end[measure])}` : "…")).join(", ");
+  // The mean of the last rounds, as far as they have a number; the tables keep the numbers themselves.
+  function smoothed(values) {
+    if (state.smooth < 2) return values;
+    return values.map((value, i) => {
+      const last = values.slice(Math.max(0, i + 1 - state.smooth), i + 1).filter((each) => each != null);
+      return value == null ? null : last.reduce((sum, each) => sum + each, 0) / last.length;
+    });
   }
 
-  function lines(arm, curve) {
+  function ends(members, measure) {
+    const better = measure === "loss" ? -1 : 1;
+    const sorted = [...members].sort((a, b) => better * ((b.end[measure] ?? -1) - (a.end[measure] ?? -1)));
+    const some = sorted.length > 6 ? [...sorted.slice(0, 3), null, ...sorted.slice(-2)] : sorted;
+    return some.map((arm) => (arm ? `${arm.estimator} ${measures[measure].text(arm.end[measure])}` : "…")).join(", ");
+  }
+
+  function lines(arm, measure) {
+    const curve = arm[measure];
+    const values = (name) => smoothed(curve[name]).map((value) => logged(measure, value));
+    const shape = !measures[measure].share ? "%{y:.3~g}" : asError(measure) ? "%{y:.2%} wrong" : "%{y:.1%}";
     const x = done(curve.rounds);
     const color = arm.color;
     const mean = {
-      x, y: curve.mean, name: arm.estimator, mode: x.length <= 40 ? "lines+markers" : "lines", marker: { size: 4 },
-      line: { color: color, dash: arm.dash, width: 2 }, hovertemplate: "%{fullData.name}: %{y:.1%} after %{x} rounds<extra></extra>",
+      x, y: values("mean"), name: arm.estimator, mode: x.length <= 40 ? "lines+markers" : "lines", marker: { size: 4 },
+      line: { color: color, dash: arm.dash, width: 2 }, hovertemplate: `%{fullData.name}: ${shape} after %{x} rounds<extra></extra>`,
     };
     if (arm.runs.length < 2) return [mean];
     const edge = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", name: `${arm.estimator} spread` };
-    return [{ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: clear(color, 0.15) }, mean];
+    return [{ ...edge, y: values("low") }, { ...edge, y: values("high"), fill: "tonexty", fillcolor: clear(color, 0.15) }, mean];
   }
 
   function curveTable(members, measure) {
@@ -184,8 +216,7 @@
       const i = at[k].get(round);
       return arm.runs.length < 2 ? [mean[i]] : [mean[i], low[i], high[i]];
     })]);
-    const name = measure === "accuracy" ? "Accuracy" : "Attack success";
-    return { caption: [name, members[0].setting, members[0].attack].filter(Boolean).join(", "), columns: ["rounds completed", ...columns], rows };
+    return { caption: [measures[measure].name, members[0].setting, members[0].attack].filter(Boolean).join(", "), columns: ["rounds completed", ...columns], rows };
   }
 
   function matrix() {
@@ -208,7 +239,9 @@
         const found = value(attack, estimator);
         return found == null ? "" : `${percent(found)}${worst[i] === attack ? " ▼" : ""}`;
       }));
-      const high = measure === "accuracy" ? ["#7f2704", "#e08b4f", "#f3e3d3", "#2b83ba", "#08306b"] : ["#08306b", "#2b83ba", "#f3e3d3", "#e08b4f", "#7f2704"];
+      // Most colors go where results lie: above 60 % accuracy, below 40 % success.
+      const scale = [[0, "#7f2704"], [0.4, "#c8602b"], [0.6, "#e8a06d"], [0.75, "#f6e3d0"], [0.85, "#b9d6e8"], [0.92, "#5ea3cd"], [0.96, "#2171b5"], [1, "#08306b"]];
+      const colors = measure === "accuracy" ? scale : scale.map(([at, color]) => [1 - at, color]).reverse();
       return {
         key: setting || "all",
         title: [setting, measure === "accuracy" ? "Final accuracy" : "Final attack success"].filter(Boolean).join(" · "),
@@ -216,7 +249,7 @@
         draw: () => ({
           data: [{
             type: "heatmap", x: estimators, y: attacks, z, text, texttemplate: "%{text}", zmin: 0, zmax: 1, xgap: 2, ygap: 2,
-            colorscale: [0, 0.3, 0.5, 0.8, 1].map((at, i) => [at, high[i]]), hovertemplate: "%{y}, %{x}: %{text}<extra></extra>",
+            colorscale: colors, hovertemplate: "%{y}, %{x}: %{text}<extra></extra>",
             colorbar: { tickformat: ".0%", thickness: 12, outlinewidth: 0 }, showscale: !narrow(),
           }],
           layout: { height: 110 + 38 * Math.max(2, attacks.length), xaxis: { side: "top", showgrid: false, type: "category", tickangle: !narrow() ? 0 : -60 }, yaxis: { autorange: "reversed", showgrid: false, type: "category" } },
@@ -482,6 +515,7 @@
     controls();
     curves("accuracy", "accuracy");
     curves("success", "success");
+    curves("loss", "loss");
     matrix();
     upClose();
     cost();
@@ -492,6 +526,9 @@
   byId("setting").addEventListener("change", (event) => { state.setting = event.target.value; paint(); });
   byId("run").addEventListener("change", (event) => { state.run = event.target.value; upClose(); });
   byId("measure").addEventListener("change", (event) => { state.measure = event.target.value; matrix(); });
+  byId("smooth").addEventListener("change", (event) => { state.smooth = +event.target.value; paint(); });
+  byId("log").addEventListener("change", (event) => { state.log = event.target.checked; paint(); });
+  byId("find").addEventListener("input", (event) => { state.find = event.target.value.trim(); paint(); });
   byId("settings").addEventListener("toggle", settings);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
 

@@ -1,0 +1,28 @@
+"""What an attacker wants, as one number to maximize: accuracy lost, or the success of a backdoor."""
+
+from typing import Literal, get_args
+
+from f2ed.core.errors import ConfigError
+from f2ed.records import RoundRecord
+from f2ed.records.grading import MARGIN
+
+__all__ = ["OBJECTIVES", "Objective", "harm"]
+
+Objective = Literal["backdoor", "accuracy"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+
+def harm(objective: Objective, record: RoundRecord, honest: RoundRecord) -> float:
+    """Return how much an attack achieved after a round, given the same round without an attack.
+
+    For accuracy it is the share of right answers lost. For a backdoor it is its success, minus what the accuracy lost
+    exceeds the margin by: a model that calls every image the target is no backdoor.
+    """
+    if record.accuracy is None or honest.accuracy is None:
+        raise ConfigError("a search compares accuracies, and this task has none; use a loss with classes")
+    lost = honest.accuracy - record.accuracy
+    if objective == "accuracy":
+        return lost
+    if record.success is None:
+        raise ConfigError("a search for backdoors needs attacks with a goal, and this one has none; choose others")
+    return record.success - max(0.0, lost - MARGIN)

@@ -1,0 +1,260 @@
+"""A helper as a state machine: one step per request, in order, each stored before its reply leaves.
+
+    NEW: opening, vote      the set of clients may still shrink
+    SET: set, reveal        one set is signed; then the half of the seed is told
+    SHARED                  shares of one Gram matrix were given, for one set and one combination
+    WEIGHED                 one set of survivors was signed (judge)
+    DONE                    one sum was answered (mixer); seeds and keys are erased
+
+A request that was answered before gets the same bytes again; another one for the same step is refused. A request
+whose content is wrong ends the round: it is spent, and no later request revives it. State that is missing is refused,
+and so is state that is older than what the other helper has seen.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias, cast, final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError, PeerError, Refusal
+from f2ed.protocol.helpers.messages import Message, Opening, Refused, decode, write
+from f2ed.protocol.helpers.requests import Request
+from f2ed.protocol.helpers.terms import JUDGE, MIXER, Role, Terms
+from f2ed.protocol.primitives.crypto import KEY_BYTES, digest
+from f2ed.protocol.sharding import ClientId
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Helper",
+    "HelperState",
+    "Machine",
+    "Phase",
+    "RoundState",
+    "StepInput",
+    "begin_job",
+    "continue_job",
+    "load",
+    "run_step",
+    "store",
+]
+
+Phase = Literal["new", "set", "shared", "weighed", "done"]
+
+
+@final
+class Helper(msgspec.Struct, frozen=True, kw_only=True):
+    """What a helper knows by itself and never takes from the server."""
+
+    role: Role
+    operator: str
+    signing_key: bytes
+    """Its private Ed25519 key, 32 bytes, whose public half stands in the policy."""
+    roster: Mapping[ClientId, bytes]
+    """The clients' public Ed25519 keys, from the policy."""
+    policy: bytes
+    """SHA-256 of the policy."""
+    job: str
+    accept: Callable[[Terms], None] | None = None
+    """Compares terms with the policy, and raises an error where they differ; None follows any safe terms."""
+
+    def __post_init__(self) -> None:
+        """Refuse the server's role."""
+        if self.role not in (MIXER, JUDGE):
+            raise ConfigError(f"a helper in the role of the {self.role}; it is the mixer or the judge")
+
+    def __repr__(self) -> str:
+        """Show everything but the private key."""
+        return f"Helper({self.role}, operator={self.operator!r}, job={self.job!r}, signing_key=<secret>)"
+
+
+class _Redacted(msgspec.Struct, frozen=True, array_like=True):
+    def __repr__(self) -> str:
+        """Show the type alone."""
+        return f"{type(self).__name__}(…)"
+
+
+@final
+class Accepted(_Redacted, frozen=True):
+    """A client whose envelope this helper accepted, with the seeds that were in it."""
+
+    client: ClientId
+    envelope: bytes
+    row: bytes
+    mixer: bytes
+    server: bytes
+
+
+@final
+class RoundState(_Redacted, frozen=True, kw_only=True):
+    """A helper in a round."""
+
+    terms: Terms
+    context: bytes
+    step: int = 0
+    """The step that was answered last."""
+    seed: bytes = b""
+    """Of its keys; erased with the round."""
+    half: bytes = b""
+    """Its half of the joint seed."""
+    openings: tuple[Opening, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
+    """In the order of their ids: first all that were accepted, then the set."""
+    clients: bytes = b""
+    """The digest of the set, once it is signed."""
+    joint: bytes = b""
+    masked: bytes = b""
+    """The mixer: sketches of the masked rows."""
+    wanted: tuple[ClientId, ...] = ()
+    """The mixer: rows that are still to be checked."""
+    batches: int = 0
+    matrix: bytes = b""
+    """The judge: the Gram matrix with its masked row 0, then test values."""
+    tests: bytes = b""
+    weights: bytes = b""
+    """The random combination."""
+    combined: bytes = b""
+    """The judge: the combination of the masks."""
+    kept: tuple[ClientId, ...] = ()
+    replies: tuple[tuple[bytes, bytes], ...] = ()
+    """Digests of the requests of this round, and the replies."""
+
+
+@final
+class HelperState(_Redacted, frozen=True, kw_only=True):
+    """All that a helper remembers of one job under one policy."""
+
+    policy: bytes
+    job: str
+    mark: tuple[int, ...] = ()
+    """The latest (epoch, round) that was begun; neither it nor an earlier one begins again."""
+    before: tuple[int, ...] = ()
+    """The mark before that one."""
+    seen: tuple[int, ...] = ()
+    """The latest (epoch, round) that the other helper was seen to open."""
+    kept: tuple[ClientId, ...] | None = None
+    """The last survivors of the epoch."""
+    struck: tuple[ClientId, ...] = ()
+    """Who is out for the epoch."""
+    round: RoundState | None = None
+
+
+class StepInput(NamedTuple):
+    """Fresh bytes for one step, 32 each: `entropy` is secret, `half` becomes half of a seed that is told later."""
+
+    entropy: bytes
+    half: bytes
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return "StepInput(<secret>)"
+
+
+class Answer(NamedTuple):
+    """What to store, and then to send."""
+
+    state: bytes
+    reply: bytes
+    refusal: str | None = None
+
+    def __repr__(self) -> str:
+        """Show everything but the state, which holds secrets."""
+        return f"Answer(state=<secret>, reply={len(self.reply)} bytes, refusal={self.refusal!r})"
+
+
+Step: TypeAlias = Callable[[HelperState, Request, Helper, StepInput], tuple[HelperState, Message]]
+Machine: TypeAlias = Mapping[type[Request], Step]
+"""The steps of a role in their order."""
+
+
+def begin_job(policy: bytes, job: str) -> bytes:
+    """Return the state of a helper that takes up a job, once. A helper that lost its state must not do it again."""
+    if len(policy) != KEY_BYTES:
+        raise ConfigError(f"a policy digest of {len(policy)} bytes; give SHA-256 of the policy")
+    return store(HelperState(policy=policy, job=job))
+
+
+def continue_job(
+    policy: bytes,
+    job: str,
+    *,
+    mark: tuple[int, ...],
+    kept: tuple[ClientId, ...] | None,
+    struck: tuple[ClientId, ...] = (),
+) -> bytes:
+    """Return the state of a helper whose earlier rounds are known, as in a simulation that is resumed."""
+    return store(HelperState(policy=policy, job=job, mark=mark, kept=kept, struck=struck))
+
+
+def store(state: HelperState) -> bytes:
+    """Return the state as bytes; they hold secrets."""
+    return msgspec.msgpack.encode(state)
+
+
+def load(data: bytes, helper: Helper) -> HelperState:
+    """Read a stored state, or refuse one that is missing, broken or of another job."""
+    if not data:
+        raise Refusal(
+            f"this {helper.role} has no state of job {helper.job!r}: it was lost, or the job was never taken up here; "
+            "without it a sum could be answered twice"
+        )
+    try:
+        state = msgspec.msgpack.decode(data, type=HelperState)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"a helper's stored state cannot be read ({error}); only bytes from `store` can") from None
+    if state.job != helper.job or state.policy != helper.policy:
+        raise ConfigError(f"a state of job {state.job!r} under another policy or job was loaded for {helper.job!r}")
+    return state
+
+
+def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *, entropy: bytes, half: bytes) -> Answer:
+    """Answer one request. Store the new state before sending the reply.
+
+    `entropy` is 32 fresh bytes of `os.urandom`, and so is `half`, but in simulations, where a seeded half makes runs
+    in the clear repeat the same sketch.
+    """
+    if len(entropy) != KEY_BYTES or len(half) != KEY_BYTES:
+        raise ConfigError(f"give {KEY_BYTES} fresh bytes of entropy, and as many for the half of the seed")
+    try:
+        state = load(stored, helper)
+        message = cast("Request", decode(tuple(machine), request))
+        answered = _answered(state, request)
+        if answered is not None:
+            return Answer(stored, answered)
+        place = _check_order(machine, state, message, helper)
+    except PeerError as error:
+        return Answer(stored, write(Refused(str(error)[:500])), str(error))
+    try:
+        after, reply = machine[type(message)](state, message, helper, StepInput(entropy, half))
+    except PeerError as error:
+        if place == 0:  # The round that is under way goes on.
+            return Answer(stored, write(Refused(str(error)[:500])), str(error))
+        spent = msgspec.structs.replace(state, round=None)
+        return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
+    written = write(reply)
+    if (now := after.round) is not None:
+        replies = (*now.replies, (digest(request), written))
+        after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
+    return Answer(store(after), written)
+
+
+def _answered(state: HelperState, request: bytes) -> bytes | None:
+    if state.round is None:
+        return None
+    return dict(state.round.replies).get(digest(request))
+
+
+def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:
+    """Return the place of a step, or refuse one out of order; the round goes on, whatever confused the server."""
+    place = list(machine).index(type(message))
+    if place == 0:
+        return place
+    name = type(message).__name__
+    if state.round is None:
+        raise Refusal(f"{name} without a round: none was opened, or it is spent")
+    if place != state.round.step + 1:
+        raise Refusal(
+            f"{name} out of order: this {helper.role} has answered step {state.round.step} of this round, and it "
+            "answers every step once"
+        )
+    return place

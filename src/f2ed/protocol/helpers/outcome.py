@@ -1,0 +1,83 @@
+"""What the server brings to a round, and how the round ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from f2ed.protocol.helpers.messages import Accusation, Weighed
+from f2ed.protocol.helpers.server_rows import RowStore
+from f2ed.protocol.helpers.terms import Role, Terms
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["HelpersOutcome", "Progress", "ServerTask"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerTask:
+    """What the server brings to a round."""
+
+    terms: Terms
+    roster: Mapping[ClientId, bytes]
+    model: bytes
+    """SHA-256 of what the clients are given."""
+    signing_key: bytes
+    entropy: bytes
+    """32 fresh bytes of `os.urandom`, for its keys of this round."""
+    rows: RowStore
+    before: tuple[ClientId, ...] | None = None
+    """The last survivors of the epoch."""
+    struck: tuple[ClientId, ...] = ()
+    """Who is out for the epoch."""
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"ServerTask(round={self.terms.round}, job={self.terms.job!r}, <secret>)"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HelpersOutcome:
+    """How a round ended."""
+
+    mean: npt.NDArray[np.float32] | None = None
+    clients: tuple[ClientId, ...] = ()
+    """Whose updates were compared."""
+    kept: tuple[ClientId, ...] = ()
+    """Whose updates are in the mean; the survivors of the epoch from now on, even where no mean was opened."""
+    struck: tuple[ClientId, ...] = ()
+    """Who got a strike in this round."""
+    dropped: Mapping[ClientId, str] = field(default_factory=dict)
+    accused: Mapping[Role, tuple[Accusation, ...]] = field(default_factory=dict)
+    aborted: str | None = None
+    """Why there is no mean."""
+    eigenvalue: float | None = None
+    iterations: int = 0
+    stopped: str = ""
+
+
+@dataclass
+class Progress:
+    """What is known about a round so far, for its outcome."""
+
+    dropped: dict[ClientId, str] = field(default_factory=dict)
+    accused: dict[Role, tuple[Accusation, ...]] = field(default_factory=dict)
+    clients: tuple[ClientId, ...] = ()
+    weighed: Weighed | None = None
+    blamed: tuple[ClientId, ...] = ()
+
+    def outcome(self, mean: npt.NDArray[np.float32] | None, aborted: str | None) -> HelpersOutcome:
+        """Return the outcome with this mean, or without one for this reason."""
+        weighed = self.weighed
+        return HelpersOutcome(
+            mean=mean,
+            clients=self.clients,
+            kept=() if weighed is None else weighed.kept,
+            struck=tuple(sorted({*self.blamed, *(() if weighed is None else weighed.struck)})),
+            dropped=dict(sorted(self.dropped.items())),
+            accused=self.accused,
+            aborted=aborted,
+            eigenvalue=None if weighed is None else weighed.eigenvalue,
+            iterations=0 if weighed is None else weighed.iterations,
+            stopped="" if weighed is None else weighed.stopped,
+        )

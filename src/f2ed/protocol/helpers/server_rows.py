@@ -1,0 +1,114 @@
+"""What the server computes from the masked rows and its own seeds: sketches, its share, and the sum it may open."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, final
+
+import numpy as np
+
+from f2ed.protocol.helpers.field import Elements, add, expand, fold_top, pack, reduce
+from f2ed.protocol.helpers.keys import PairKeys, mask_key
+from f2ed.protocol.helpers.shares import (
+    Copy,
+    combine_rows,
+    combined_mask,
+    expanded,
+    random_row,
+    server_share,
+    sketch_of,
+    smudge,
+    write_copy,
+    write_share,
+)
+from f2ed.protocol.helpers.terms import JUDGE, MIXER, SERVER, Terms
+from f2ed.protocol.primitives.crypto import Keystream
+from f2ed.protocol.sharding import ClientId
+
+__all__ = ["MemoryRows", "RowStore", "ServerRows"]
+
+_CHUNK = 1 << 14
+
+
+class RowStore(Protocol):
+    """Where the server keeps masked rows until the end of a round: memory, or a file for many long ones."""
+
+    def put(self, client: ClientId, row: Elements) -> None:
+        """Keep a row."""
+
+    def get(self, client: ClientId) -> Elements:
+        """Return a row, to be read in part."""
+
+
+@final
+class MemoryRows:
+    """Masked rows in memory."""
+
+    def __init__(self) -> None:
+        self._rows: dict[ClientId, Elements] = {}
+
+    def put(self, client: ClientId, row: Elements) -> None:
+        """Keep a row."""
+        self._rows[client] = row
+
+    def get(self, client: ClientId) -> Elements:
+        """Return a row."""
+        return self._rows[client]
+
+
+@final
+class ServerRows:
+    """The masked rows of the set, with the server's seeds for them."""
+
+    def __init__(
+        self, terms: Terms, context: bytes, store: RowStore, seeds: Mapping[ClientId, bytes], pairs: PairKeys
+    ) -> None:
+        self.clients = tuple(sorted(seeds))
+        self._terms, self._context, self._store, self._seeds, self._pairs = terms, context, store, seeds, pairs
+        self._masked: Elements = np.zeros((0, 0), np.uint64)
+
+    def sketch(self, joint: bytes) -> bytes:
+        """Return the sketches of the masked rows, [n, columns]."""
+
+        def fill(rows: slice, columns: slice, out: Elements) -> None:
+            for place, row in enumerate(range(rows.start, rows.stop)):
+                out[place] = self._store.get(self.clients[row])[columns]
+
+        sketches = sketch_of(self._terms, joint).fold(len(self.clients), fill)
+        self._masked = np.vstack([random_row(self._pairs, MIXER, self._terms.columns), sketches])
+        return pack(sketches)
+
+    def share(self, joint: bytes) -> bytes:
+        """Return the server's share of the Gram matrix, and its test values, sealed to the judge."""
+        fill = expanded(self._context, [(client, [(SERVER, self._seeds[client])]) for client in self.clients])
+        sketches = sketch_of(self._terms, joint).fold(len(self.clients), fill)
+        mask = np.vstack([random_row(self._pairs, JUDGE, self._terms.columns), sketches])
+        share = server_share(self._masked, mask, self._terms, self._pairs, joint)
+        return self._pairs.seal(JUDGE, b"shares", write_share(share))
+
+    def combine(self, weights: Elements) -> bytes:
+        """Return the combination of the masked rows, sealed to the judge."""
+        row = combine_rows(weights, self._masked)
+        copy = Copy(row, combined_mask(weights, self._pairs, MIXER))
+        return self._pairs.seal(JUDGE, b"combination", write_copy(copy))
+
+    def add_up(self, kept: Sequence[ClientId], mask: Elements) -> Elements:
+        """Return the sum of the survivors' updates, given the mixer's part of it."""
+        streams = [Keystream(mask_key(self._context, client, SERVER, self._seeds[client])) for client in kept]
+        rows = [self._store.get(client) for client in kept]
+        total, part = mask.copy(), np.empty(min(_CHUNK, len(mask)), np.uint64)
+        for start in range(0, len(total), _CHUNK):
+            block = total[start : start + _CHUNK]
+            some = part[: len(block)]
+            for number, (row, stream) in enumerate(zip(rows, streams, strict=True)):
+                expand(stream, some)
+                block += some
+                block += row[start : start + _CHUNK]
+                if number % 3 == 2:
+                    fold_top(block)
+            block[:] = reduce(block)
+        return total
+
+    def values(self, kept: Sequence[ClientId], coordinates: Sequence[int]) -> bytes:
+        """Return the masked values of some coordinates under a smudge that the judge does not know, sealed to it."""
+        values = np.stack([self._store.get(client)[list(coordinates)] for client in kept])
+        hidden = add(values, smudge(self._pairs.common(MIXER, b"blame"), values.shape))
+        return self._pairs.seal(JUDGE, b"blame", pack(hidden))
