@@ -43,7 +43,8 @@ class Cohort:
     GPU defaults to less, unless the training settings allow TF32.
 
     An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
-    nor on the number of workers.
+    nor on the number of workers. On a GPU this holds up to rounding: its libraries choose kernels by the size of the
+    whole computation.
     """
 
     def __init__(
