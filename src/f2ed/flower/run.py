@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from f2ed.core.errors import ConfigError, OutageError
+from f2ed.core.spill import Spill
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
@@ -27,7 +29,7 @@ from f2ed.flower.arrays import update_plan
 from f2ed.flower.attendance import Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
-from f2ed.flower.inner import Inner
+from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
@@ -59,6 +61,8 @@ class RunSettings:
     root_fn: RootFn | None
     on_round: Sequence[OnRound]
     inner: Inner | None
+    spill: Spill | None = None
+    """Where sums and means go beyond the memory budget; None if there is none."""
 
 
 class Evaluation(NamedTuple):
@@ -154,8 +158,12 @@ class RunLeader:
 
     def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)
-        connection, pace = Connection(grid, self._settings.heads), Pace(malicious=settings.malicious)
+        spill = self._settings.spill
+        connection = Connection(grid, self._settings.heads, sparing=spill is not None)
+        pace = Pace(malicious=settings.malicious)
         plan = self._plan(progress.arrays)
+        if spill is not None:
+            spill.check_room(settings.bytes_opened(plan.coordinates))
         return RoundLeader(
             connection,
             NodeRegistry(connection, self._roster, job, pace=pace, deadlines=self._settings.deadlines),
@@ -176,7 +184,8 @@ class RunLeader:
             {},
             self._settings.log,
             self._settings.root_fn,
-            *(() if self._settings.inner is None else (self._settings.inner.weighted_by,)),
+            WEIGHTED_BY if self._settings.inner is None else self._settings.inner.weighted_by,
+            np.zeros if spill is None else spill,
         )
 
     def _plan(self, arrays: ArrayRecord) -> UpdatePlan:

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.spill import spill_beside
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.roster import Roster
@@ -97,6 +98,8 @@ class F2ed(Strategy):
         inner: Strategy | None = None,
         on_round: OnRound | Sequence[OnRound] = (),
         root_fn: RootFn | None = None,
+        memory_budget: int | None = None,
+        spill_folder: str | Path | None = None,
         **others: object,
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
@@ -112,7 +115,9 @@ class F2ed(Strategy):
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
         only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
         strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`. `root_fn` trains the model
-        on data that the server trusts, for estimators that use it.
+        on data that the server trusts, for estimators that use it. `memory_budget` bounds, in bytes, the sums and means
+        of shards that are in memory; more are in files of `spill_folder`, by default where the checkpoint or records
+        are, which vanish with the run.
         """
         for name in others:
             why = _OF_FLOWER.get(name, "there is no such setting")
@@ -168,6 +173,7 @@ class F2ed(Strategy):
             root_fn=checked_root(estimator, root_fn),
             on_round=(on_round,) if callable(on_round) else tuple(on_round),
             inner=None if inner is None else Inner(inner, clients=len(signed.clients)),
+            spill=spill_beside(kept or written, budget=memory_budget, folder=spill_folder),
         )
 
     def start(
