@@ -72,9 +72,8 @@ test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow 
 mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices
 	$(PYTHON) -m venv .venv-mutants
 	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower]' --group mutants
-	.venv-mutants/bin/mutmut run || true
-	.venv-mutants/bin/mutmut results
+	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower,dp]' --group mutants
+	.venv-mutants/bin/python scripts/mutants.py $(MUTANTS)
 
 lint: style types layers ## style, types and layers
 

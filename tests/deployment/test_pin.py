@@ -271,6 +271,16 @@ def test_a_roster_that_no_longer_expires_waits_until_the_site_agrees(pin):
     assert followed(pin, later) == 2
 
 
+@pytest.mark.parametrize("day", ["9999-12-31", "2031-09-03", "2031-02-31"])
+def test_nor_does_one_that_expires_only_in_years(pin, day):
+    """Else the last day would bound nothing: a server may withhold the next serial until then."""
+    one = first(expires="2030-09-01")
+    followed(pin, one)
+    with pytest.raises(Refusal, match=f"expires 2030-09-01 → {day}"):
+        followed(pin, after(one, expires=day))
+    assert followed(pin, after(one, expires="2031-09-02")) == 2
+
+
 def test_a_new_name_does_not_get_round_the_serials(pin):
     """The authority gives its nodes a weaker federation under another name, which begins at no serial and no round."""
     followed(pin, first())
