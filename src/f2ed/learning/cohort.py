@@ -28,6 +28,8 @@ __all__ = ["Cohort"]
 _COORDINATES_AT_ONCE = 1 << 20
 # With this many weights a few clients' convolutions keep a GPU busy, and batching clients is slower.
 _FILLS_A_GPU = 1 << 20
+# Recorded steps to keep: a learning rate that changes over the rounds needs new ones.
+_MOST_RECORDINGS = 16
 
 
 class Cohort:
@@ -73,6 +75,8 @@ class Cohort:
             # Paths are compared in full precision, whatever they train in.
             with _precision(self.device, None):
                 self._choose(start, jobs[0])
+        if len(self._recordings) > _MOST_RECORDINGS:
+            self._recordings.clear()
         with _precision(self.device, jobs[0].training.precision if jobs else None):
             if self._locals:
                 self._train_alone(start, jobs, out, seed, round_)

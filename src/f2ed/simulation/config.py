@@ -26,6 +26,7 @@ from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.early_stopping import EarlyStopping
 from f2ed.simulation.estimator_defaults import check_rows, completed
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
@@ -53,6 +54,9 @@ _STAND_INS = {
     "server_optimizer": {"kind": "fedavg"},
 }
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
+
+_NUMBERS = {"dp": "noise_multiplier", "early_stopping": "patience"}
+"""Tables for which a number stands, and the setting that it is."""
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
@@ -101,6 +105,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     server_optimizer: AnyServerOptimizer | None = None
     """What makes a step of the robust mean; by default (FedAvg) the mean is the step."""
     rounds: Count
+    early_stopping: EarlyStopping | None = None
+    """End the run before its last round if the model does not become better; a number stands for its `patience`."""
     start: str | None = None
     """A saved model (safetensors) to start from; by default the weights are drawn from the seed."""
     seed: int = 0
@@ -238,8 +244,8 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
-    if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
-        return {"noise_multiplier": value}
+    if name in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
+        return {_NUMBERS[name]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
     if registry is None:
         return value

@@ -72,7 +72,8 @@ class LocalUpdates:
         settings = *learned, it.clients, it.seed, state.model.device, tuple(clients)
         if first and (known := self._first_rounds.get(settings)) is not None:
             return known
-        jobs = [TrainingJob(client, self._data[client], it.training) for client in clients]
+        training = it.training.at(state.round)
+        jobs = [TrainingJob(client, self._data[client], training) for client in clients]
         updates = self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
         if first:
             self._first_rounds.put(settings, updates)

@@ -162,7 +162,7 @@ class Simulation:
         """Return the state before the first round."""
         momentum = None
         if self.experiment.client_momentum is not None:
-            momentum = MomentumState.empty(self._dimension, self.device)
+            momentum = MomentumState()
         return SimulationState(0, self._first_model, momentum=momentum)
 
     def model(self, state: SimulationState) -> nn.Module:
@@ -174,9 +174,13 @@ class Simulation:
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
         """Yield each round's record with the state after it, from the given state or from the start."""
         state = state or self.start()
-        while state.round < self.experiment.rounds:
+        while not self.ended(state):
             state, record = self.step(state)
             yield state, record
+
+    def ended(self, state: SimulationState) -> bool:
+        """Return whether a run ends with this state: after its last round, or stopped early."""
+        return state.round >= self.experiment.rounds or bool(state.patience.ended)
 
     def step(self, state: SimulationState) -> tuple[SimulationState, RoundRecord]:
         """Run one round; the same state always gives the same result."""
@@ -201,6 +205,7 @@ class Simulation:
         with watch("evaluate"):
             score = self._evaluator.score(model, self.data.test)
             success = None if self._adversary is None else self._adversary.success(self._evaluator, model)
+        stopping = self.experiment.early_stopping
         after = SimulationState(
             state.round + 1,
             model,
@@ -208,6 +213,7 @@ class Simulation:
             momentum,
             (*state.unopened, self._unopened(opened, assignment)),
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
+            state.patience if stopping is None else stopping(state.patience, score, state.round),
         )
         return after, self._record(
             after,

@@ -255,6 +255,9 @@ def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
         wanted = (len(targets), data.classes)
         if tuple(scores.shape) != wanted:
             raise ConfigError(f"model: two samples gave {tuple(scores.shape)}; {wanted} is needed, one score per class")
+    stopping = experiment.early_stopping
+    if stopping is not None and stopping.metric == "accuracy" and experiment.task.accuracy(scores, targets) is None:
+        raise ConfigError('early_stopping: this loss has no accuracy; state metric = "loss"')
     name = experiment.metric or experiment.task.metric
     metric = None if name is None else _about("metric", lambda: metric_of(name))
     for what, function in (("loss", experiment.task), ("metric", metric)):
