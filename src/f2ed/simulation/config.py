@@ -19,7 +19,7 @@ from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
-from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
+from f2ed.protocol.aggregation import AnyServerOptimizer, Buffers, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
@@ -60,6 +60,7 @@ _NUMBERS = {"dp": "noise_multiplier", "early_stopping": "patience"}
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "buffers": ("average", {"policy": "average"}, plain(Buffers())),
     "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
@@ -121,6 +122,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Updates with a larger L2 norm are scaled down to it; no limit by default."""
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     """Bits per encoded coordinate; 20 bits at clip_value 1 are steps of 2e-6, rounded without bias."""
+    buffers: Buffers | None = None
+    """What happens to statistics such as BatchNorm's: "average" (the default), "keep" the server's, or "local" to each
+    client (FedBN)."""
     client_dropout: Share = 0.0
     """The probability that a client drops out of a round."""
     dp: Noise | None = None
@@ -244,6 +248,8 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
+    if name == "buffers" and isinstance(value, str):
+        return {"policy": value}
     if name in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
         return {_NUMBERS[name]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
