@@ -41,6 +41,7 @@ from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.survivor_sets import SurvivorSets
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.deployment.transparency import LogFile
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
@@ -141,6 +142,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeC
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
         training=ANYTHING,
+        buffers=Buffers(),
         accepted=("test",),
     )
     return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))

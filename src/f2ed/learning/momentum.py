@@ -3,8 +3,8 @@
 Averaging over time reduces the variance among honest clients, in which attackers hide.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -19,16 +19,14 @@ __all__ = ["ClientMomentum", "MomentumState"]
 
 @dataclass(frozen=True, eq=False)
 class MomentumState:
-    """What each client sent last, `[known, d]`; clients that have sent nothing yet take no memory."""
+    """What each client sent last, `[d]`; clients that have sent nothing yet take no memory."""
 
-    averages: Tensor
-    clients: tuple[int, ...] = ()
-    """Whose rows these are."""
+    averages: Mapping[int, Tensor] = field(default_factory=dict)
 
-    @classmethod
-    def empty(cls, dimension: int, device: str | torch.device = "cpu") -> "MomentumState":
-        """Return the state before the first round."""
-        return cls(torch.zeros(0, dimension, device=device))
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """Who has sent anything yet."""
+        return tuple(self.averages)
 
 
 class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
@@ -40,14 +38,10 @@ class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
         """Return what the clients send for their updates, and the new state; the given one is not changed."""
         if len(updates) != len(clients):
             raise ConfigError(f"found {len(updates)} updates for {len(clients)} clients; give one per client")
-        place = {client: row for row, client in enumerate(state.clients)}
-        new = [client for client in clients if client not in place]
-        known = (*state.clients, *new)
-        place |= {client: len(state.clients) + row for row, client in enumerate(new)}
-        averages = torch.cat([state.averages, updates.new_zeros(len(new), updates.shape[1])])
-        rows = torch.as_tensor([place[client] for client in clients], device=updates.device)
-        seen = (rows < len(state.clients)).to(updates.dtype).unsqueeze(1)
-        beta = self.beta * seen
-        sent = beta * averages[rows] + (1 - beta) * updates
-        averages[rows] = sent
-        return sent, MomentumState(averages, known)
+        seen = torch.tensor([[float(client in state.averages)] for client in clients], device=updates.device)
+        nothing = updates.new_zeros(updates.shape[1])
+        before = torch.stack([state.averages.get(client, nothing) for client in clients])
+        beta = self.beta * seen.to(updates.dtype)
+        sent = beta * before + (1 - beta) * updates
+        # Rows of their own, so that a round's matrix is not kept for the last of its clients.
+        return sent, MomentumState({**state.averages, **{c: row.clone() for c, row in zip(clients, sent, strict=True)}})

@@ -58,11 +58,12 @@ class Adversary:
 
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Train the malicious clients the way the attack does; return their updates, [m, d]."""
+        training = self._training.at(round_)
         clients = MaliciousClients(
             data=self._data,
-            train=MaliciousTraining(cohort, model, self.clients, self._training, self._seed, round_),
+            train=MaliciousTraining(cohort, model, self.clients, training, self._seed, round_),
             model=model,
-            honest=honest_settings(self._training),
+            honest=honest_settings(training),
             shards=shards,
             malicious=self.clients,
             classes=self._classes,

@@ -4,6 +4,7 @@ Every random draw of a run is keyed by its seed, its round and its purpose, so t
 server's last step are all there is to keep.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -16,6 +17,7 @@ from f2ed.guarantees import Unopened
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 from f2ed.protocol.dp import Ledger
+from f2ed.simulation.early_stopping import NOT_STARTED, Patience
 
 __all__ = ["SimulationState", "pack", "unpack"]
 
@@ -38,6 +40,10 @@ class SimulationState:
     """For each round so far; with the assignments it determines which sums the server has seen."""
     ledger: Ledger = _NOTHING_SPENT
     """With differential privacy, what each client has spent so far."""
+    patience: Patience = NOT_STARTED
+    """Of early stopping."""
+    buffers: Tensor | None = None
+    """Every client's own buffers, [n, b], where they stay with the clients."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +58,9 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     """Whose rows the averages are."""
     unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
+    patience: Patience = NOT_STARTED
+    buffers: bytes | None = None
+    clients: int = 0
 
 
 def pack(state: SimulationState, digest: str) -> bytes:
@@ -63,10 +72,13 @@ def pack(state: SimulationState, digest: str) -> bytes:
             round=state.round,
             model=_bytes(state.model),
             step=state.step.to_bytes(),
-            averages=None if momentum is None else _bytes(momentum.averages),
+            averages=None if momentum is None else b"".join(map(_bytes, momentum.averages.values())),
             momentum_clients=None if momentum is None else momentum.clients,
             unopened=state.unopened,
             ledger=state.ledger,
+            patience=state.patience,
+            buffers=None if state.buffers is None else _bytes(state.buffers),
+            clients=0 if state.buffers is None else len(state.buffers),
         )
     )
 
@@ -81,17 +93,32 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         raise ConfigError("the checkpoint belongs to other settings; delete it to start the run from the beginning")
     momentum = _momentum(packed, device)
     step = StepState.from_bytes(packed.step)
-    return SimulationState(packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger)
+    buffers = None if packed.buffers is None else _tensor(packed.buffers, device).view(packed.clients, -1)
+    return SimulationState(
+        packed.round,
+        _tensor(packed.model, device),
+        step,
+        momentum,
+        packed.unopened,
+        packed.ledger,
+        packed.patience,
+        buffers,
+    )
 
 
 def _momentum(packed: _Packed, device: torch.device) -> MomentumState | None:
     if packed.averages is None:
         return None
-    averages, dimension = _tensor(packed.averages, device), len(packed.model) // 4
-    if packed.momentum_clients is not None:
-        return MomentumState(averages.view(-1, dimension), packed.momentum_clients)
-    seen = np.flatnonzero(np.frombuffer(packed.seen or b"", bool))
-    return MomentumState(averages.view(-1, dimension)[torch.from_numpy(seen).to(device)], tuple(map(int, seen)))
+    rows = np.frombuffer(packed.averages, np.uint8).reshape(-1, len(packed.model))
+    clients: Iterable[int] = range(len(rows)) if packed.momentum_clients is None else packed.momentum_clients
+    seen = np.frombuffer(packed.seen, bool) if packed.seen else np.ones(len(rows), bool)
+    return MomentumState(
+        {
+            client: _tensor(row.tobytes(), device)
+            for client, row, known in zip(clients, rows, seen, strict=True)
+            if known
+        }
+    )
 
 
 def _bytes(tensor: Tensor) -> bytes:

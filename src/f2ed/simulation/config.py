@@ -19,13 +19,14 @@ from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
-from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
+from f2ed.protocol.aggregation import AnyServerOptimizer, Buffers, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
 from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.early_stopping import EarlyStopping
 from f2ed.simulation.estimator_defaults import check_rows, completed
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
@@ -54,8 +55,12 @@ _STAND_INS = {
 }
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
 
+_NUMBERS = {"dp": "noise_multiplier", "early_stopping": "patience"}
+"""Tables for which a number stands, and the setting that it is."""
+
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "buffers": ("average", {"policy": "average"}, plain(Buffers())),
     "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
@@ -101,6 +106,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     server_optimizer: AnyServerOptimizer | None = None
     """What makes a step of the robust mean; by default (FedAvg) the mean is the step."""
     rounds: Count
+    early_stopping: EarlyStopping | None = None
+    """End the run before its last round if the model does not become better; a number stands for its `patience`."""
     start: str | None = None
     """A saved model (safetensors) to start from; by default the weights are drawn from the seed."""
     seed: int = 0
@@ -115,6 +122,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Updates with a larger L2 norm are scaled down to it; no limit by default."""
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     """Bits per encoded coordinate; 20 bits at clip_value 1 are steps of 2e-6, rounded without bias."""
+    buffers: Buffers | None = None
+    """What happens to statistics such as BatchNorm's: "average" (the default), "keep" the server's, or "local" to each
+    client (FedBN)."""
     client_dropout: Share = 0.0
     """The probability that a client drops out of a round."""
     dp: Noise | None = None
@@ -238,8 +248,10 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
-    if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
-        return {"noise_multiplier": value}
+    if name == "buffers" and isinstance(value, str):
+        return {"policy": value}
+    if name in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
+        return {_NUMBERS[name]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
     if registry is None:
         return value

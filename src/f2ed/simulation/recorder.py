@@ -84,6 +84,7 @@ class Recorder:
             dp_epsilon=self._dp_epsilon(after.ledger),
             leak=self._tracker(after.unopened) if self._experiment.mode != "none" else None,
             seconds=seconds,
+            run_ended=after.patience.ended or UNSET,
             **({} if opened.audit is None else _counts(opened.audit, contaminated, sum(map(len, shards)))),
             **({} if self._experiment.helpers is None else _helped_counts(opened)),
         )

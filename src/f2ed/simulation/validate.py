@@ -84,6 +84,8 @@ def check(experiment: Experiment) -> None:
         raise ConfigError("dp: noise is shared by the members of a shard, but there are no shards; state shards")
     if experiment.dp is not None and experiment.clip_norm is None:
         raise ConfigError("dp: noise without an L2 clip; state clip_norm, about the norm of an honest update")
+    if experiment.buffers is not None and experiment.buffers.policy == "local" and experiment.client_momentum:
+        raise ConfigError("client_momentum: it would average the buffers that stay with the clients; leave one out")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
@@ -255,6 +257,9 @@ def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
         wanted = (len(targets), data.classes)
         if tuple(scores.shape) != wanted:
             raise ConfigError(f"model: two samples gave {tuple(scores.shape)}; {wanted} is needed, one score per class")
+    stopping = experiment.early_stopping
+    if stopping is not None and stopping.metric == "accuracy" and experiment.task.accuracy(scores, targets) is None:
+        raise ConfigError('early_stopping: this loss has no accuracy; state metric = "loss"')
     name = experiment.metric or experiment.task.metric
     metric = None if name is None else _about("metric", lambda: metric_of(name))
     for what, function in (("loss", experiment.task), ("metric", metric)):
