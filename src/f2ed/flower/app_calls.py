@@ -8,13 +8,15 @@ from logging import ERROR, getLogger
 from flwr.app import ArrayRecord, Context, Message
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.asked import Need
+from f2ed.deployment.masked_metrics import metric_values
 from f2ed.deployment.train_input import TrainInput
 from f2ed.flower.arrays import Vector, update
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
 from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
 from f2ed.flower.wire import ARRAYS
 
-__all__ = ["Call", "evaluated", "trained_update"]
+__all__ = ["Call", "evaluated", "measured", "trained_update"]
 
 _log = getLogger("f2ed.flower")
 
@@ -23,6 +25,15 @@ def trained_update(context: Context, given: TrainInput, train: Call, *, stateful
     """Train, and return what changed."""
     before = arrays_of(given)
     return update(before, _trained_model(_called(context, given, train, stateful=stateful)))
+
+
+def measured(context: Context, given: TrainInput, evaluate: Call, need: Need) -> Vector:
+    """Evaluate, and return the metrics that the roster names; others stay here."""
+    reply = _called(context, given, evaluate, stateful=need.stateful)
+    if reply.has_error():
+        raise ConfigError("the evaluating function answered with an error")
+    found = {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+    return metric_values(need.metrics, found)
 
 
 def evaluated(context: Context, given: TrainInput, evaluate: Call, *, stateful: bool) -> Message | None:
