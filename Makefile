@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-browser test-deployment test-nightly mutants lint style types layers format hooks bench docs release-check clean
+.PHONY: help demo test test-browser test-deployment test-gpu test-nightly mutants lint style types layers format hooks bench docs release-check clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -60,6 +60,9 @@ test-browser: $(VENV)/.browser ## test the report page in Chromium (installed wh
 test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
 	$(BIN)/pytest tests/real_deployment
 
+test-gpu: $(VENV)/.dev ## run the estimators' tests on a GPU (they are skipped without one)
+	$(BIN)/pytest tests/estimators/test_on_gpu.py
+
 test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow for every change, and every deployment test
 	$(BIN)/pytest -m nightly || [ $$? -eq 5 ] # 5: none outside that folder
 	$(BIN)/pytest -m '' tests/real_deployment
@@ -69,9 +72,8 @@ test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow 
 mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices
 	$(PYTHON) -m venv .venv-mutants
 	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower]' --group mutants
-	.venv-mutants/bin/mutmut run || true
-	.venv-mutants/bin/mutmut results
+	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower,dp]' --group mutants
+	.venv-mutants/bin/python scripts/mutants.py $(MUTANTS)
 
 lint: style types layers ## style, types and layers
 

@@ -5,7 +5,8 @@
     python benchmarks/estimators.py --sizes 20x50000 100x300000
     python benchmarks/estimators.py --device cuda
 
-The limits: *mean* is the fastest plain mean (reading all rows once); *Gram* one BLAS product X Xᵀ. Peers, where
+The limits: *mean* is the fastest plain mean (reading all rows once); *Gram* one BLAS product X Xᵀ; *sort* one pass that
+sorts every column, which two-stage rules need beside the Gram matrix. Peers, where
 installed (`make bench` does it): ByzFL 0.0.11 on NumPy and on torch, Flower's aggregate functions, and FilterL2 as
 written in the paper. A ratio to a peer is how many times faster f2ed is.
 """
@@ -33,6 +34,20 @@ def cases(n):
         ("Mean", e.Mean(), ("Average", {}), None, "columns"),
         ("FilterL2", e.FilterL2(contamination), ("CAF", {"f": f}), None, "gram"),
         ("FilterL2, worst case", e.FilterL2(contamination, sigma=1e-9), None, None, "gram"),
+        ("Fence", e.Fence(contamination=contamination), None, None, "sort"),
+        ("Fence, trim", e.Fence(contamination=contamination, cut="trim"), None, None, "sort"),
+        ("Fence, nearest", e.Fence(contamination=contamination, cut="nearest"), None, None, "sort"),
+        ("Fence alone", e.Fence(contamination=contamination, select=False), None, None, "sort"),
+        ("DualFilter", e.DualFilter(contamination), None, None, "sort"),
+        (
+            "DualFilter + fence",
+            e.Fence(contamination=contamination, inner=e.DualFilter(contamination)),
+            None,
+            None,
+            "sort",
+        ),
+        ("HardWeights", e.HardWeights(e.FilterL2(contamination)), None, None, "gram"),
+        ("SignVote + FilterL2", e.SignVote(e.FilterL2(contamination)), None, None, "gram"),
         ("NoRegret", e.NoRegret(contamination), None, None, "gram"),
         ("Krum", e.Krum(contamination), ("Krum", {"f": f}), ("krum", f), "gram"),
         ("MultiKrum", e.MultiKrum(contamination), ("MultiKrum", {"f": f}), None, "gram"),
@@ -128,16 +143,20 @@ def on(device, work):
     return lambda: (work(), torch.cuda.synchronize())
 
 
-def measure(n, d, device, *, peers):
+def measure(n, d, device, *, peers, only=()):
     X = matrix(n, d)
     data = X if device == "cpu" else torch.from_numpy(X).to(device)
     ones = np.full(n, 1 / n, np.float32) if device == "cpu" else torch.full((n,), 1 / n, device=device)
     mean = min(milliseconds(on(device, lambda: data.mean(0))), milliseconds(on(device, lambda: ones @ data)))
     gram = milliseconds(on(device, lambda: data @ data.T))
+    sort = milliseconds(on(device, lambda: e.Median()(data)))
+    limits = {"gram": gram + 2 * mean, "sort": gram + sort, "columns": mean}
     rows = []
     for name, ours, theirs, flower, family in cases(n):
+        if only and not any(word.lower() in name.lower() for word in only):
+            continue
         time = milliseconds(on(device, lambda rule=ours: rule(data)))
-        limit = gram + 2 * mean if family == "gram" else mean
+        limit = limits[family]
         row = {"rule": name, "n": n, "d": d, "ms": time, "mean": time / mean, "limit": time / limit, "family": family}
         # They try all subsets, or make n matrices of n rows.
         endless = (name.startswith(("MDA", "SMEA")) and (n > 25 or d > 300_000)) or (
@@ -153,7 +172,7 @@ def measure(n, d, device, *, peers):
             row["off_cpu"] = float(np.linalg.norm(ours(data).mean.cpu().numpy() - on_cpu) / np.linalg.norm(on_cpu))
         rows.append(row)
         print(f"  n={n} d={d} {name}: {time:.2f} ms", file=sys.stderr, flush=True)
-    return {"n": n, "d": d, "device": device, "mean_ms": mean, "gram_ms": gram, "rules": rows}
+    return {"n": n, "d": d, "device": device, "mean_ms": mean, "gram_ms": gram, "sort_ms": sort, "rules": rows}
 
 
 def show(result):
@@ -161,7 +180,7 @@ def show(result):
         f"### n = {result['n']}, d = {result['d']:,} on {result['device']}: plain mean {result['mean_ms']:.2f} ms, ",
         end="",
     )
-    print(f"one Gram product {result['gram_ms']:.2f} ms\n")
+    print(f"one Gram product {result['gram_ms']:.2f} ms, one sort pass (Median) {result['sort_ms']:.2f} ms\n")
     keys = ["ms", "mean", "limit", "byzfl_numpy", "byzfl_torch", "flower"]
     header = ["rule", "ms", "× mean", "× limit", "ByzFL NumPy / ours", "ByzFL torch / ours", "Flower / ours"]
     if result["device"] != "cpu":
@@ -208,6 +227,7 @@ def main():
     parser.add_argument("--json", help="write all figures to this file")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sizes", nargs="+", metavar="NxD", help="such as 25x300000, instead of all")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="rules whose name contains one of these")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
@@ -223,7 +243,9 @@ def main():
         sizes = [tuple(map(int, size.split("x"))) for size in options.sizes]
     results = []
     for n, d in sizes:
-        results.append(measure(n, d, options.device, peers=options.device == "cpu" and d <= 1_000_000))
+        results.append(
+            measure(n, d, options.device, peers=options.device == "cpu" and d <= 1_000_000, only=options.only)
+        )
         show(results[-1])
     figures = {"results": results}
     ours = next((row["ms"] for result in results for row in result["rules"]

@@ -30,7 +30,8 @@ def measured(size: int, protocol: Protocol) -> tuple[float, float]:
         return plans[-1].shards[plans[-1].shard_of(client)]
 
     for _ in range(TIMES):
-        clients = SimulatedClients(count, "job", shard_of=shard_of)
+        clients = SimulatedClients("job", shard_of=shard_of)
+        clients.enroll(range(count))
         plan = assign_shards(clients.roster, shards=count // size, epoch=0, seed=bytes(32), min_size=3)
         plans.append(plan)
         task = Task(
@@ -38,7 +39,9 @@ def measured(size: int, protocol: Protocol) -> tuple[float, float]:
             protocol=protocol,
         )  # fmt: skip
         clients.begin_epoch(range(count))
-        exchange = MemoryExchange(clients, np.zeros((count, 10), np.float32), model=bytes(32), seed=0, round_=0)
+        exchange = MemoryExchange(
+            clients, np.zeros((count, 10), np.float32), range(count), model=bytes(32), seed=0, round_=0
+        )
         start = process_time()
         keys = dict(set_up_keys(exchange, plan, task).keys)
         between = process_time()

@@ -211,3 +211,14 @@ def test_half_a_frame_is_none():
         mine.close()
         with pytest.raises(Exception, match="ended the conversation"):
             receive(theirs, Need, most=10)
+
+
+def test_whom_the_system_names_is_asked_for_and_not_the_group():
+    """The system answers with process, user and group of the other side."""
+
+    class Peer:
+        def getsockopt(self, level, option, size):
+            assert (level, option, size) == (socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return struct.pack("3i", 4711, 1001, 1002)
+
+    assert server._peer(Peer()) == 1001

@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message
 
 from f2ed import PeerError
 from f2ed.deployment.hello import Hello
-from f2ed.deployment.keyfiles import read_private, read_secret
+from f2ed.deployment.keyfiles import add_chain, read_private, read_secret
 from f2ed.deployment.roster import Draw, Gone, Group, Grouping, check_groups, revised, signed, write_roster
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import sign
@@ -80,6 +80,19 @@ def test_a_link_cannot_be_chosen(federation):
     for index, value in ((1, bytes(32)), (1, chain_link(federation.chain, 2)), (2, chain_link(federation.chain, 1))):
         lie = replace(federation.roster, draw=replace(federation.roster.draw, link=index, value=value))
         assert all("does not belong to the authority's chain" in why for why in federation.refusals(lie))
+
+
+def test_an_authority_cannot_choose_its_chain_once_it_knows_the_keys(federation):
+    """The sites were given the head with the authority's key, before they created keys of their own."""
+    add_chain(federation.folder / "authority.pub", federation.roster.draw.head)
+    assert federation.refusals(federation.roster) == [""] * 8
+    begun = replace(
+        federation.roster, serial=0, groups=(), grouping=Grouping(), draw=Draw(), seed=b"", previous=b"", signature=b""
+    )
+    for secret in (bytes(32), b"better".ljust(32)):
+        lie = signed(begun, federation.authority, shards=2, min_crowd=3, seed=secret)
+        check_groups(lie)
+        assert all("another chain than the one that came with" in why for why in federation.refusals(lie))
 
 
 def test_a_chain_cannot_be_left_out(federation):

@@ -61,3 +61,27 @@ def test_batches_may_stay_in_place_for_some_rounds(capsys):
 def test_an_unknown_schedule_is_refused(schedule):
     with pytest.raises(ConfigError, match="there is no such schedule"):
         app(f"{SETTING} --schedule {schedule}")
+
+
+SAMPLED = "plan --clients 400 --malicious 2 --shards 25 --clients-per-round 100 --rounds 50"
+
+
+def test_a_sample_is_planned_for_what_it_may_hold(capsys):
+    assert run(f"{SAMPLED} --json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sample"]["expected"] == 0.5
+    assert found["sample"]["assumed"] == found["malicious"] == 2
+    assert (found["clients"], found["leak"]["clients"], found["leak"]["crowd"]) == (100, 400, 4)
+
+
+def test_samples_of_single_clients_cost_their_privacy(capsys):
+    assert run(f"{SAMPLED} --schedule every-round") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "100 of 400 clients in each of 50 rounds" in shown
+    assert "determine all 400 clients individually" in shown
+    assert "- --schedule fixed" in shown
+
+
+def test_auto_is_for_rounds_in_which_everyone_takes_part():
+    with pytest.raises(ConfigError, match="every-k-rounds:auto with --clients-per-round"):
+        app(f"{SAMPLED} --schedule every-k-rounds:auto", exit_on_error=False)

@@ -13,6 +13,7 @@ from f2ed import ConfigError
 from f2ed.cli.app_options import AppOptions
 from f2ed.cli.certs import certs
 from f2ed.cli.roster import add, key, new, remove, sign, verify
+from f2ed.deployment.keyfiles import read_chain
 from f2ed.deployment.roster import check_step, read_roster
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed
 from tests.deployment.test_apps import bundle
@@ -32,6 +33,19 @@ def close(folder, **settings):
     if not json.loads((folder / "roster.json").read_bytes()).get("apps"):
         settings.setdefault("apps", AppOptions([folder / "scans.fab"]))
     sign(folder / "roster.json", authority=folder / "authority.key", **settings)
+
+
+def test_the_head_of_the_chain_stands_in_the_authoritys_key_and_no_other_verifies(begun):
+    close(begun, shards=2, min_crowd=4)
+    public, head = begun / "authority.pub", read_roster(begun / "roster.json").draw.head
+    assert read_chain(public) == head
+    public.write_text(public.read_text().replace(head.hex(), bytes(32).hex()))
+    with pytest.raises(ConfigError, match="draws its groups from another chain"):
+        verify(begun / "roster.json", authority=public)
+    for wrong in ("ab", "x" * 64, f"{head.hex()}\nf2ed-chain: {head.hex()}"):
+        public.write_text(public.read_text().partition("f2ed-chain: ")[0] + f"f2ed-chain: {wrong}\n")
+        with pytest.raises(ConfigError, match="names no one chain below the key"):
+            verify(begun / "roster.json", authority=public)
 
 
 def test_from_keys_to_a_roster_that_verifies(begun, capsys):

@@ -49,7 +49,7 @@ def test_only_the_first_part_is_attacked_unless_others_are_named(f2ed, tmp_path)
     assert "bits 16" in f2ed("search", path, *common, "--part", "two")[1]
 
 
-def test_an_interrupted_search_says_how_to_resume(f2ed, file, monkeypatch):
+def test_an_interrupted_search_says_how_to_resume(f2ed, file, monkeypatch, tmp_path):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -57,6 +57,7 @@ def test_an_interrupted_search_says_how_to_resume(f2ed, file, monkeypatch):
     status, out, _ = f2ed("search", file, "--budget", 1)
     assert status == 130
     assert "run the same command to resume" in out
+    assert "| mean | not run | not run | not run |" in (tmp_path / "runs" / "small" / "table.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from f2ed.core.rate_schedules import ConstantRate, CosineRate, StepRate
         (StepRate(every=2, factor=0.5), [1, 1, 0.5, 0.5, 0.25]),
         (StepRate(every=1, factor=0.5, warmup=1), [0.5, 1, 0.5, 0.25]),
         (CosineRate(rounds=4, final=0.2), [1, 0.8828, 0.6, 0.3172, 0.2, 0.2]),
-        (CosineRate(rounds=2, final=0, warmup=1), [0.5, 1, 0.5, 0, 0]),
+        (CosineRate(rounds=2, final=0.5, warmup=1), [0.5, 1, 0.75, 0.5, 0.5]),
     ],
 )
 def test_the_factor_of_each_round(schedule, factors):
@@ -28,6 +28,7 @@ def test_the_factor_of_each_round(schedule, factors):
         lambda: StepRate(every=1, factor=1),
         lambda: CosineRate(rounds=0),
         lambda: CosineRate(rounds=3, final=2),
+        lambda: CosineRate(rounds=3, final=0),
         lambda: ConstantRate(warmup=-1),
     ],
 )

@@ -11,6 +11,7 @@ from f2ed.deployment.pin import Pin, accept_weaker
 from f2ed.deployment.roster import Entry, Roster, SignedEncoding, TrainingRules, revised, signed
 from f2ed.deployment.roster.parts import Gone, Grouping
 from f2ed.deployment.roster.steps import JUDGED, weaknesses
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import public_key
 
@@ -163,6 +164,7 @@ WEAKER = {
     "encoding": SignedEncoding(clip_norm=2.0),
     "grouping": Grouping(size=5, malicious=0),
     "mode": "dropout-tolerant",
+    "buffers": Buffers(),
     "agreement": "x25519",
     "training": None,
     "accepted": ("leak",),
@@ -269,6 +271,16 @@ def test_a_roster_that_no_longer_expires_waits_until_the_site_agrees(pin):
     with pytest.raises(Refusal, match=r"expires 2030-09-01 → never"):
         followed(pin, two)
     assert followed(pin, later) == 2
+
+
+@pytest.mark.parametrize("day", ["9999-12-31", "2031-09-03", "2031-02-31"])
+def test_nor_does_one_that_expires_only_in_years(pin, day):
+    """Else the last day would bound nothing: a server may withhold the next serial until then."""
+    one = first(expires="2030-09-01")
+    followed(pin, one)
+    with pytest.raises(Refusal, match=f"expires 2030-09-01 → {day}"):
+        followed(pin, after(one, expires=day))
+    assert followed(pin, after(one, expires="2031-09-02")) == 2
 
 
 def test_a_new_name_does_not_get_round_the_serials(pin):

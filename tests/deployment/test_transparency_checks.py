@@ -2,11 +2,13 @@
 
 import time
 
+import msgspec
 import pytest
 
 from f2ed import ConfigError
 from f2ed.deployment.transparency import Authors, read_line, verify_logs, write_line
 from f2ed.deployment.transparency.lines import SERVER, Confirmed, KeysSeen, line_digest
+from f2ed.protocol.secagg import public_key
 from tests.deployment.logs import CTX, Federation, began, closed, kinds, texts, uploaded
 
 
@@ -231,3 +233,25 @@ def test_ten_thousand_lines_are_verified_within_seconds(federation):
     assert time.process_time() - since < 20
     assert not result.findings
     assert result.files[0].count == 10_002
+
+
+def test_the_files_of_one_log_are_put_in_order_by_their_lines(federation):
+    lines = texts(federation.written())
+    later, earlier = federation.log(name="a_later.log"), federation.log(name="b_earlier.log")
+    result = federation.verify(rewritten(later, lines[4:]), rewritten(earlier, lines[:4]))
+    assert not result.findings
+    assert [each.path for each in result.files] == [earlier.path, later.path]
+
+
+def test_a_server_whose_key_changed_is_checked_with_both_keys(federation):
+    """The lines of either key verify, and no other key signs for the server."""
+    old, new = federation.roster, msgspec.structs.replace(federation.roster, serial=2, server=public_key(bytes(32)))
+    log = federation.log(SERVER)
+    log.append(closed(0))
+    log._replace(signing_key=bytes(32)).append(closed(1))
+    both = Authors.of([old, new])
+    assert not verify_logs([log.path], both).findings
+    for one in (old, new):
+        assert set(kinds(verify_logs([log.path], Authors.of([one])))) == {"signature"}
+    log._replace(signing_key=b"k" * 32).append(closed(2))
+    assert kinds(verify_logs([log.path], both)) == ["signature"]

@@ -18,7 +18,7 @@ def block(language):
 
 
 def test_every_other_piece_of_a_file_can_be_added_to_a_file():
-    whole = 'data = "digits"\nclients = 12\nshards = 4\nrounds = 1\n'
+    whole = 'data = "digits"\nclients = 1000\nshards = 4\nrounds = 1\n'
     pieces = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1:]
     assert pieces
     for piece in pieces:

@@ -128,7 +128,9 @@ def test_members_refuse_an_upload_that_was_asked_for_before(watched):
     simulation = make()
     state, _ = simulation.step(simulation.start())
     clients = simulation._open._clients
-    again = MemoryExchange(clients, torch.zeros(12, len(state.model)).numpy(), model=bytes(32), seed=0, round_=0)
+    again = MemoryExchange(
+        clients, torch.zeros(12, len(state.model)).numpy(), range(12), model=bytes(32), seed=0, round_=0
+    )
     replies = [msgspec.msgpack.decode(reply) for _, reply in again(watched[3])]
     assert len(replies) == 12
     for reply in replies:

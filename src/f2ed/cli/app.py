@@ -10,7 +10,7 @@ import f2ed
 __all__ = ["GROUPS", "app"]
 
 GROUPS = {
-    "Research": ("run", "search", "list", "data", "reproduce"),
+    "Research": ("run", "search", "list", "data", "reproduce", "repair"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
     "Deploy": ("up", "roster", "app", "certs", "kit", "node", "executor", "operator", "log"),

@@ -11,19 +11,24 @@ from rich.padding import Padding
 from rich.table import Table
 
 from f2ed.cli.noise_cost import NoiseCosts, noise_costs, show_noise_costs
+from f2ed.cli.plan_helpers import show_helpers_plan
+from f2ed.cli.sample_cost import show_sample
 from f2ed.core.errors import ConfigError
 from f2ed.guarantees import (
     Guarantee,
+    SamplePlan,
     ScheduleLeak,
     ShardPlan,
     contamination,
     forecast_leak,
+    plan_sample,
     plan_shards,
     safe_k,
     smallest_k,
 )
 from f2ed.guarantees.plan_text import percent
 from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.helpers import Guard
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 from f2ed.records import text
@@ -41,6 +46,9 @@ def plan(
     malicious: Annotated[int, Parameter(help="Number of malicious clients to assume.")],
     min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients whose mean the server may see.")] = None,
     shards: Annotated[int | None, Parameter(help="Judge this number of shards instead of choosing one.")] = None,
+    clients_per_round: Annotated[
+        int | None, Parameter(help="Number of clients drawn for each round, if not all take part.")
+    ] = None,
     rounds: Annotated[
         int | None, Parameter(help="Also show what this many rounds reveal about single clients.")
     ] = None,
@@ -55,6 +63,13 @@ def plan(
     dp_epsilon: Annotated[float | None, Parameter(help="Also show the noise that this epsilon needs.")] = None,
     delta: Annotated[float, Parameter(help="The delta at which epsilon is stated.")] = 1e-5,
     dimension: Annotated[int, Parameter(help="Number of model parameters, for the norm of the noise.")] = 100_000,
+    protocol: Annotated[
+        Literal["shards", "helpers"], Parameter(help="Hide updates in shards, or with a mixer and a judge.")
+    ] = "shards",
+    guard: Annotated[Guard, Parameter(help="With helpers: open sums of whole groups, or of nested sets.")] = "groups",
+    group_size: Annotated[
+        int, Parameter(help="With helpers: size of a group, or by how many nested sets shrink at least.")
+    ] = 4,
     json: Annotated[bool, Parameter(negative="", help="Print JSON for a program to read.")] = False,
     strict: Annotated[
         bool, Parameter(negative="", help="Exit with status 1 if no guarantee holds or a client is exposed.")
@@ -73,12 +88,30 @@ def plan(
     Example: f2ed plan --clients 100 --malicious 2 --shards 25 --rounds 100 --schedule every-round
 
     Example: f2ed plan --clients 1000 --malicious 2 --shards 25 --rounds 100 --noise-multiplier 1 --dp-epsilon 8
+
+    Example: f2ed plan --protocol helpers --clients 100 --malicious 8
+
+    Example: f2ed plan --clients 10000 --malicious 20 --clients-per-round 500 --min-crowd 5 --rounds 100
     """
+    if protocol == "helpers":
+        others = (shards, rounds, noise_multiplier, dp_epsilon, clients_per_round)
+        if any(each is not None for each in others):
+            raise ConfigError("--protocol helpers has no shards, samples or noise; leave out what is about them")
+        ok = show_helpers_plan(
+            clients=clients, malicious=malicious, min_crowd=min_crowd, guard=guard, group_size=group_size, json=json
+        )
+        sys.exit(1 if strict and not ok else 0)
     wanted = _schedule(schedule)
+    sample = None
+    if clients_per_round is not None:
+        sample = plan_sample(
+            clients=clients, malicious=malicious, clients_per_round=clients_per_round, rounds=rounds or 1
+        )
+        clients, malicious = clients_per_round, sample.assumed
     advice = plan_shards(clients=clients, malicious=malicious, min_crowd=min_crowd, shards=shards)
     found = None
     if rounds is not None and advice.choice is not None:
-        found = _leak(advice.choice, wanted, rounds, client_dropout, mode)
+        found = _leak(advice.choice, wanted, rounds, client_dropout, mode, sample)
     cost = None
     if (noise_multiplier is not None or dp_epsilon is not None) and advice.choice is not None:
         cost = noise_costs(
@@ -91,9 +124,11 @@ def plan(
             protocol=Protocol(mode=mode or "auto"),
         )
     if json:
-        sys.stdout.write(_json(advice, found, cost) + "\n")
+        sys.stdout.write(_json(advice, found, cost, sample) + "\n")
     else:
         console = Console(highlight=False)
+        if sample is not None:
+            show_sample(sample, console)
         _show(advice, console)
         if found is not None:
             _show_leak(found, console)
@@ -119,13 +154,23 @@ def _schedule(written: str) -> Schedule | Literal["auto"]:
 
 
 def _leak(
-    choice: Guarantee, schedule: Schedule | Literal["auto"], rounds: int, client_dropout: float, mode: MaskedMode | None
+    choice: Guarantee,
+    schedule: Schedule | Literal["auto"],
+    rounds: int,
+    client_dropout: float,
+    mode: MaskedMode | None,
+    sample: SamplePlan | None,
 ) -> ScheduleLeak:
-    if choice.clients >= _MANY:
+    everyone = choice.clients if sample is None else sample.clients
+    if everyone >= _MANY:
         Console(stderr=True).print(f"Computing what {rounds} rounds reveal; half a minute for 10,000 clients.")
     mode = mode or Protocol().mode_for(choice.crowd)
-    setting: dict[str, Any] = {"clients": choice.clients, "shards": choice.shards, "rounds": rounds}
+    setting: dict[str, Any] = {"clients": everyone, "shards": choice.shards, "rounds": rounds}
     setting |= {"client_dropout": client_dropout, "mode": mode}
+    if sample is not None and sample.clients_per_round < everyone:
+        if schedule == "auto":
+            raise ConfigError("--schedule every-k-rounds:auto with --clients-per-round; state a number, or use fixed")
+        setting["clients_per_round"] = sample.clients_per_round
     return forecast_leak(**setting, schedule=EveryKRounds(safe_k(**setting)) if schedule == "auto" else schedule)
 
 
@@ -147,6 +192,8 @@ def _show_leak(found: ScheduleLeak, console: Console) -> None:
 
 
 def _remedies(found: ScheduleLeak) -> list[str]:
+    if found.clients_per_round is not None:
+        return ["fixed"]
     k = smallest_k(clients=found.clients, shards=found.shards, rounds=found.rounds)
     size = found.clients // found.shards
     every = [f"every-k-rounds:{k}"] if found.rounds > k else []
@@ -158,12 +205,14 @@ def _sentence(found: ScheduleLeak) -> str:
     return text.leak(found.record(), rounds=found.rounds, clients=found.clients)
 
 
-def _json(advice: ShardPlan, leak: ScheduleLeak | None, cost: NoiseCosts | None) -> str:
+def _json(advice: ShardPlan, leak: ScheduleLeak | None, cost: NoiseCosts | None, sample: SamplePlan | None) -> str:
     """Return the plan as JSON, with the probability of each number of contaminated shards."""
     found = msgspec.to_builtins(advice)
     if advice.choice is not None:
         odds = contamination(clients=advice.clients, malicious=advice.malicious, shards=advice.choice.shards)
         found["choice"]["contaminated"] = {odds.first + i: chance for i, chance in enumerate(odds.probabilities)}
+    if sample is not None:
+        found["sample"] = msgspec.to_builtins(sample)
     if leak is not None:
         found["leak"] = msgspec.to_builtins(leak) | {"text": _sentence(leak)}
     if cost is not None:

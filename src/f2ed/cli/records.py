@@ -15,8 +15,9 @@ from f2ed.estimators import AnyEstimator
 from f2ed.records import RunLog, holds_records, read_all
 from f2ed.records.archive import packed, summary_table
 from f2ed.records.migration import migrate_header
+from f2ed.records.plugin import title_of
 from f2ed.records.reader import experiment_name
-from f2ed.records.schema import RunHeader, lines, title_of
+from f2ed.records.schema import RunHeader, lines
 
 __all__ = ["app"]
 

@@ -13,7 +13,7 @@ from f2ed.cli.forget import forget
 from f2ed.cli.roster_keys import encrypt, encryption, key
 from f2ed.cli.roster_sign import chain_secret, print_lines, sign
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.keyfiles import read_public, write_pair
+from f2ed.deployment.keyfiles import add_chain, read_chain, read_public, write_pair
 from f2ed.deployment.passphrase import SOURCES
 from f2ed.deployment.pin import accept_weaker
 from f2ed.deployment.roster import (
@@ -21,6 +21,7 @@ from f2ed.deployment.roster import (
     Entry,
     Gone,
     Roster,
+    check_head,
     check_signature,
     read_roster,
     revised,
@@ -54,9 +55,11 @@ def new(
         raise ConfigError(f"{path} exists already; move it away, or choose another name")
     public = write_pair(authority, os.urandom(32), encryption(authority, passphrase))
     head = chain_head(chain_secret(authority, Draw(), passphrase))
+    add_chain(public, head)
     write_roster(path, Roster(name=name, authority=read_public(public), draw=Draw(head=head)))
     print_lines(
-        f"Created {path}. Give {public} to every node: it verifies that a roster is yours.",
+        f"Created {path}. Give {public} to every node before it creates its own key: it verifies that a roster is "
+        "yours, and that you did not choose the draw when you knew the keys.",
         f"{authority.with_suffix('.chain')} is the secret that all shards are drawn from: it stays with {authority}.",
     )
 
@@ -150,6 +153,7 @@ def verify(
     found = read_roster(path)
     try:
         check_signature(found, read_public(authority))
+        check_head(found, read_chain(authority))
         check_groups(found)
     except PeerError as error:
         raise ConfigError(str(error)) from None

@@ -89,6 +89,7 @@ def search(
     try:
         follow(searched, searched.run(workers), console)
     except KeyboardInterrupt:
+        _save(searched.results(), folder)
         console.print(f"Interrupted. Nothing is lost: run the same command to resume ({folder}).", soft_wrap=True)
         sys.exit(130)
     _conclude(searched.results(), folder, console, json=json, seconds=time.monotonic() - began)
@@ -118,14 +119,11 @@ def _rule(text: str) -> Any:
 
 
 def _conclude(found: list[Found], folder: Path, console: Console, *, json: bool, seconds: float) -> None:
-    made = table(found)
-    content = msgspec.json.format(msgspec.json.encode(found))
-    (folder / "found.json").write_bytes(content + b"\n")
-    (folder / "table.md").write_text(made.markdown(), encoding="utf-8")
+    content = _save(found, folder)
     if json:
-        sys.stdout.write(content.decode() + "\n")
+        sys.stdout.write(content.decode())
         return
-    print_table(made, console)
+    print_table(table(found), console)
     for each in found:
         if each.file:
             console.print(f"{each.rule}, {each.objective}: f2ed run {each.file}", soft_wrap=True)
@@ -134,3 +132,11 @@ def _conclude(found: list[Found], folder: Path, console: Console, *, json: bool,
         f"early; {seconds / 60:.1f} minutes. A rule may fall to an attack that was not tried.\nResults: {folder}",
         soft_wrap=True,
     )
+
+
+def _save(found: list[Found], folder: Path) -> bytes:
+    """Write what was found so far, as JSON and as a table; return the former."""
+    content = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+    (folder / "found.json").write_bytes(content)
+    (folder / "table.md").write_text(table(found).markdown(), encoding="utf-8")
+    return content

@@ -11,7 +11,6 @@ from f2ed.core.settings import Settings
 __all__ = ["AnyRateSchedule", "ConstantRate", "CosineRate", "RateSchedule", "StepRate"]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class RateSchedule(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -53,7 +52,7 @@ class CosineRate(RateSchedule, frozen=True, tag="cosine"):
     """The rate falls along half a cosine to the share `final` in so many rounds, and stays there."""
 
     rounds: Count
-    final: Share = 0.01
+    final: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
 
     def after(self, rounds: int) -> float:
         """Return a share between 1 and the final one."""

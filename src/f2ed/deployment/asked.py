@@ -17,6 +17,7 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.deployment.train_input import InputSummary
 from f2ed.deployment.training_rules import EVALUATE
+from f2ed.protocol.aggregation import Buffers
 
 __all__ = ["ARRAYS", "CONFIG", "OURS", "Asked", "Need", "Reply", "Train", "Vector", "faults_of_the_request"]
 
@@ -96,8 +97,15 @@ class Need(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     stateful: bool
     """Whether the roster accepts that the app keeps a state of its own."""
+    buffers: Buffers | None = None
+    """The roster's rules for buffers: which arrays make up the update, and which stay here."""
     metrics: tuple[MetricRule, ...] = ()
     """What to measure in place of training, in this order; empty where an update is wanted."""
+
+    @property
+    def keeps_buffers(self) -> bool:
+        """Whether the node goes on with buffers of its own."""
+        return self.buffers is not None and self.buffers.policy == "local"
 
 
 @final
@@ -111,6 +119,8 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     refused: str = ""
     """The reason, where the node itself refused."""
     stateful: bool = False
+    """As in `Need`."""
+    buffers: Buffers | None = None
     """As in `Need`."""
 
 

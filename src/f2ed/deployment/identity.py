@@ -23,15 +23,25 @@ import msgspec
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.exposure import Exposure
 from f2ed.deployment.key_memory import key_folder
-from f2ed.deployment.keyfiles import read_private, read_public
+from f2ed.deployment.keyfiles import read_chain, read_private, read_public
 from f2ed.deployment.layout_pin import LayoutPin
 from f2ed.deployment.pin import Pin
-from f2ed.deployment.roster import Entry, Roster, check_signature, derived_terms, read_roster, read_serials, signed
+from f2ed.deployment.roster import (
+    Entry,
+    Roster,
+    check_head,
+    check_signature,
+    derived_terms,
+    read_roster,
+    read_serials,
+    signed,
+)
 from f2ed.deployment.round_mark import RoundMark
 from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.survivor_sets import SurvivorSets
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.deployment.transparency import LogFile
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
@@ -132,6 +142,7 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeC
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
         training=ANYTHING,
+        buffers=Buffers(),
         accepted=("test",),
     )
     return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))
@@ -189,7 +200,11 @@ def followed_roster(settings: Mapping[str, Any]) -> Roster:
     `f2ed-roster` is a file, or a folder with all serials. Accepted risks are logged, once in each process.
     """
     folder = state_folder(settings)
-    shown = read_serials(Path(str(settings["f2ed-roster"])), read_public(Path(str(settings["f2ed-authority"]))))
+    authority = Path(str(settings["f2ed-authority"]))
+    shown = read_serials(Path(str(settings["f2ed-roster"])), read_public(authority))
+    head = read_chain(authority)
+    for roster in shown:
+        check_head(roster, head)
     found = Pin(folder / f"{shown[0].lineage}.pin").follow(shown, day=_today())
     _announce(found.name, found.serial, found.accepted)
     return found

@@ -21,12 +21,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.files import append
 from f2ed.deployment.encrypted_key import encrypted_pem, is_encrypted
 from f2ed.deployment.passphrase import passphrase
 
 __all__ = [
     "Encryption",
+    "add_chain",
     "encrypted_secret",
+    "read_chain",
     "read_private",
     "read_public",
     "read_secret",
@@ -34,6 +37,8 @@ __all__ = [
     "write_pair",
     "write_secret",
 ]
+
+_CHAIN = b"f2ed-chain: "
 
 
 class Encryption(NamedTuple):
@@ -85,6 +90,25 @@ def read_public(path: Path) -> bytes:
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{path} is a public key of another kind; an Ed25519 key is needed: f2ed roster key")
     return key.public_bytes_raw()
+
+
+def add_chain(path: Path, head: bytes) -> None:
+    """Write the head of the authority's chain below its public key, so that sites get both at once."""
+    append(path, _CHAIN + head.hex().encode() + b"\n")
+
+
+def read_chain(path: Path) -> bytes:
+    """Return the head of the chain that stands below an authority's public key; empty if none does."""
+    found = [line for line in path.read_bytes().splitlines() if line.startswith(_CHAIN)]
+    if not found:
+        return b""
+    try:
+        (head,) = (bytes.fromhex(line.removeprefix(_CHAIN).decode()) for line in found)
+    except ValueError:
+        head = b""
+    if len(head) != 32:
+        raise ConfigError(f"{path} names no one chain below the key; get the file from the authority again")
+    return head
 
 
 def write_pair(path: Path, seed: bytes, encryption: Encryption | None = None) -> Path:

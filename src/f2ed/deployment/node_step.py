@@ -23,7 +23,7 @@ from f2ed.deployment.running_app import running_app
 from f2ed.deployment.state_store import Kept
 from f2ed.deployment.train_input import InputSummary, plain_settings, run_digest
 from f2ed.deployment.training_rules import TRAIN
-from f2ed.protocol.aggregation import check_length, contribution, opening_cost, random_words
+from f2ed.protocol.aggregation import UpdatePlan, check_length, contribution, opening_cost, random_words
 from f2ed.protocol.aggregation.task import agreed_encoding
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Opening, Terms, Words, encapsulate, read_request, respond, write
@@ -81,7 +81,7 @@ def _answer(me: Identity, launched: Mapping[str, str], asked: Asked, train: Trai
     if asked.kind != TRAIN and not asked.evaluates_masked:
         asked.check_passed()
         _checked(me, run, asked)
-        return Reply(stateful=me.roster.training.stateful)
+        return Reply(stateful=me.roster.training.stateful, buffers=me.roster.array_rules)
     if not asked.in_protocol:
         raise Refusal("a request to train outside of the protocol; this client sends no plain update")
     if "hello" in asked.fields:
@@ -152,8 +152,8 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
             if given is None:
                 raise ConfigError("a step that uploads, and its request is not marked as one that asks for an update")
             metrics = me.roster.training.masked_metrics if message.evaluates_masked else ()
-            coordinates = _agree_to_train(me, run, given, terms, metrics)
-            return _trained_words(me, message, terms, coordinates, train, metrics)
+            plan = _agree_to_train(me, run, given, terms, metrics)
+            return _trained_words(me, message, terms, plan, train, metrics)
 
         answer = respond(
             member,
@@ -174,34 +174,46 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
     return answer.reply
 
 
-def _agree_to_train(me: Identity, run: _Run, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]) -> int:
+def _agree_to_train(
+    me: Identity, run: _Run, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]
+) -> UpdatePlan:
     """Refuse what public data alone rules out, and charge the budget, whether or not training will succeed.
 
-    Returns the number of coordinates that an update must have.
+    Returns what an update must be made of.
     """
     with faults_of_the_request():
-        coordinates = width(metrics) or given.coordinates()
-        check_length(terms, coordinates)
+        plan = _planned(me, given, terms, metrics)
+        check_length(terms, coordinates := plan.coordinates)
     if not metrics and me.layouts is not None and me.layouts.pin(run.app, given.layout()):
         _log.info("f2ed: from now on this node trains models of layout %s alone", given.layout().hex())
     if me.budget is not None:
         spent = me.budget.pay(opening_cost(terms, coordinates=coordinates, survivors=terms.min_crowd))
         _log.info("f2ed: this node's epsilon is now at most %.3g, of %g", spent, me.budget.dp_epsilon)
-    return coordinates
+    return plan
+
+
+def _planned(me: Identity, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]) -> UpdatePlan:
+    """Return what is sent: the arrays that the roster's rules let travel, or the metrics alone."""
+    if metrics:
+        return UpdatePlan((0,), (), (width(metrics),), width(metrics), (1.0,))
+    return given.plan(me.roster.array_rules, clip_value=terms.clip_value)
 
 
 def _trained_words(
-    me: Identity, asked: Asked, terms: Terms, coordinates: int, train: Train, metrics: tuple[MetricRule, ...]
+    me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, train: Train, metrics: tuple[MetricRule, ...]
 ) -> Words:
     """Train and encode the update. If anything fails, return random words: the failure may depend on private data.
 
     The reason goes into this node's log. The server sees an upload like any other, in a sum that cannot be decoded.
     """
     try:
-        change = _whole(train(Need(me.roster.training.stateful, metrics)), coordinates)
+        need = Need(me.roster.training.stateful, me.roster.array_rules, metrics)
+        change = _whole(train(need), plan.coordinates)
         if metrics:
-            change = encoded_metrics(metrics, change, agreed_encoding(terms, coordinates))
-        words = contribution(change, me.id, key=_rounding(me, asked, terms))(terms)
+            change = encoded_metrics(metrics, change, agreed_encoding(terms, plan.coordinates))
+        words = contribution(plan.narrowed(change) if plan.scales else change, me.id, key=_rounding(me, asked, terms))(
+            terms
+        )
     except (KeyboardInterrupt, GoneError):
         raise
     except BaseException as error:  # noqa: BLE001  whatever the user's code may raise, SystemExit among it

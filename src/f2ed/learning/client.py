@@ -1,10 +1,10 @@
 """Train one client: the reference that every faster path must equal."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,10 @@ from f2ed.learning.partition import Partition
 from f2ed.learning.vector import bind, flatten, layout, load, reorder
 
 __all__ = ["ClientData", "LocalTrainer", "TrainingJob", "TrainingKey", "batch_order", "split_samples"]
+
+
+_VIEWS = 1000
+"""Of the clients' data, kept for the next round."""
 
 
 class TrainingKey(NamedTuple):
@@ -90,11 +94,30 @@ class TrainingJob:
         return replace(self, proximal=ProximalTerm(strength, model))
 
 
-def split_samples(samples: Samples, partition: Partition) -> list[ClientData]:
-    """Return each client's data as rows of one shared pool; only row numbers and labels are copied."""
-    device = samples.labels.device
-    rows = [torch.from_numpy(mine).to(device) for mine in partition.rows]
-    return [ClientData(samples.images, mine, samples.labels[mine]) for mine in rows]
+class _Views(Sequence[ClientData]):
+    """The clients' data, made when asked for: of many clients, a round needs a few."""
+
+    def __init__(self, samples: Samples, partition: Partition) -> None:
+        self._samples, self._rows = samples, partition.rows
+        self._known: dict[int, ClientData] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, client: Any) -> Any:
+        if isinstance(client, slice):
+            return [self[each] for each in range(*client.indices(len(self)))]
+        if client not in self._known:
+            if len(self._known) >= _VIEWS:
+                self._known.clear()
+            rows = torch.from_numpy(self._rows[client]).to(self._samples.labels.device)
+            self._known[client] = ClientData(self._samples.images, rows, self._samples.labels[rows])
+        return self._known[client]
+
+
+def split_samples(samples: Samples, partition: Partition) -> Sequence[ClientData]:
+    """Return each client's data as rows of one shared pool; only row numbers and labels are copied, when asked for."""
+    return _Views(samples, partition)
 
 
 def batch_order(key: TrainingKey, size: int, epochs: int) -> NDArray[np.int64]:

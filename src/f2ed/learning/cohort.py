@@ -28,6 +28,8 @@ __all__ = ["Cohort"]
 _COORDINATES_AT_ONCE = 1 << 20
 # With this many weights a few clients' convolutions keep a GPU busy, and batching clients is slower.
 _FILLS_A_GPU = 1 << 20
+# Recorded steps to keep: a learning rate that changes over the rounds needs new ones.
+_MOST_RECORDINGS = 16
 
 
 class Cohort:
@@ -41,7 +43,8 @@ class Cohort:
     GPU defaults to less, unless the training settings allow TF32.
 
     An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
-    nor on the number of workers.
+    nor on the number of workers. On a GPU this holds up to rounding: its libraries choose kernels by the size of the
+    whole computation.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Cohort:
             # Paths are compared in full precision, whatever they train in.
             with _precision(self.device, None):
                 self._choose(start, jobs[0])
+        if len(self._recordings) > _MOST_RECORDINGS:
+            self._recordings.clear()
         with _precision(self.device, jobs[0].training.precision if jobs else None):
             if self._locals:
                 self._train_alone(start, jobs, out, seed, round_)

@@ -3,8 +3,8 @@
 Averaging over time reduces the variance among honest clients, in which attackers hide.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -19,17 +19,14 @@ __all__ = ["ClientMomentum", "MomentumState"]
 
 @dataclass(frozen=True, eq=False)
 class MomentumState:
-    """What each client sent last, `[clients, d]`, and which of them have sent anything yet."""
+    """What each client sent last, `[d]`; clients that have sent nothing yet take no memory."""
 
-    averages: Tensor
-    seen: Tensor
+    averages: Mapping[int, Tensor] = field(default_factory=dict)
 
-    @classmethod
-    def empty(cls, clients: int, dimension: int, device: str | torch.device = "cpu") -> "MomentumState":
-        """Return the state before the first round."""
-        return cls(
-            torch.zeros(clients, dimension, device=device), torch.zeros(clients, dtype=torch.bool, device=device)
-        )
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """Who has sent anything yet."""
+        return tuple(self.averages)
 
 
 class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +38,10 @@ class ClientMomentum(Settings, frozen=True, forbid_unknown_fields=True):
         """Return what the clients send for their updates, and the new state; the given one is not changed."""
         if len(updates) != len(clients):
             raise ConfigError(f"found {len(updates)} updates for {len(clients)} clients; give one per client")
-        rows = torch.as_tensor(list(clients), device=updates.device)
-        beta = self.beta * state.seen[rows].to(updates.dtype).unsqueeze(1)
-        sent = beta * state.averages[rows] + (1 - beta) * updates
-        return sent, MomentumState(state.averages.index_copy(0, rows, sent), state.seen.index_fill(0, rows, value=True))
+        seen = torch.tensor([[float(client in state.averages)] for client in clients], device=updates.device)
+        nothing = updates.new_zeros(updates.shape[1])
+        before = torch.stack([state.averages.get(client, nothing) for client in clients])
+        beta = self.beta * seen.to(updates.dtype)
+        sent = beta * before + (1 - beta) * updates
+        # Rows of their own, so that a round's matrix is not kept for the last of its clients.
+        return sent, MomentumState({**state.averages, **{c: row.clone() for c, row in zip(clients, sent, strict=True)}})

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import SettingError
+from f2ed.core.rate_schedules import AnyRateSchedule
 from f2ed.core.settings import Settings
 
 __all__ = ["Training", "begin", "step"]
@@ -37,6 +38,14 @@ class Training(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     proximal: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """FedProx (Li et al. 2020): adds this much times half the squared distance from the global model to the loss."""
+    lr_schedule: AnyRateSchedule | None = None
+    """How the learning rate changes over the rounds; constant by default."""
+
+    def at(self, round_: int) -> "Training":
+        """Return the settings of a round, which counts from 0: without a schedule, at its learning rate."""
+        if self.lr_schedule is None:
+            return self
+        return msgspec.structs.replace(self, lr=self.lr * self.lr_schedule(round_), lr_schedule=None)
 
     precision: Literal["tf32"] | None = None
     """Allow a GPU to multiply in TF32: several times faster, and updates change by about a percent; float32 without."""

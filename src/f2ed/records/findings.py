@@ -55,7 +55,8 @@ def by_guarantee(runs: Sequence[Some]) -> list[list[Some]]:
     found: dict[tuple[Any, ...], list[Some]] = {}
     for run in runs:
         stated = run.header.guarantee
-        key = (*map(stated.get, ("malicious", "shards", "region")), run.header.mode == "none")
+        alone = run.header.mode == "none" or bool(run.header.settings.get("helpers"))
+        key = (*map(stated.get, ("malicious", "shards", "region")), alone)
         found.setdefault(key, []).append(run)
     return list(found.values())
 
@@ -66,7 +67,8 @@ def guarantee(runs: Runs, failed: Sequence[str]) -> Finding:
     malicious, rows, region = (stated.get(name) for name in ("malicious", "shards", "region"))
     if not region or not rows or malicious is None:
         return Finding("unknown", "Guarantee", "the records do not state which guarantee applied.")
-    sentence = f"{text.guarantee(malicious, rows, region, 'updates' if runs[0].header.mode == 'none' else 'shards')}."
+    alone = runs[0].header.mode == "none" or runs[0].header.settings.get("helpers")
+    sentence = f"{text.guarantee(malicious, rows, region, 'updates' if alone else 'shards')}."
     records = [record for run in runs for record in run.rounds]
     if worse := sum(record.guarantee not in {"", region, "theorem"} for record in records):
         sentence += (
@@ -90,6 +92,8 @@ def privacy(runs: Runs) -> Iterator[Finding]:
         size = min(_crowd(run) for run in masked)
         sentence = f"{text.crowd(size)}{_which(masked, runs)}."
         yield Finding("held" if size > 1 else "broken", "Privacy", sentence)
+    if helped := [run for run in masked if run.header.mode == "helpers"]:
+        yield Finding("note", "Privacy", f"{text.helpers(helped[0].header)[0]}{_which(helped, runs)}.")
     if bare := [run for run in runs if run.header.mode == "none"]:
         which = _which(bare, runs) or " in every run"
         yield Finding("broken", "Privacy", f"the server saw each update individually{which}: there were no shards.")

@@ -58,8 +58,10 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Whether the last planned round is there."""
-        return bool(self.rounds) and self.rounds[-1].round + 1 >= self.header.rounds
+        """Whether the last planned round is there, or the run ended early."""
+        if not self.rounds:
+            return False
+        return self.rounds[-1].round + 1 >= self.header.rounds or bool(self.rounds[-1].run_ended)
 
     @property
     def crowd(self) -> int:

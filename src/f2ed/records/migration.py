@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from f2ed.records.digest import REMOVED, settings_digest
-from f2ed.records.schema import FORMAT, title_of
+from f2ed.records.plugin import title_of
+from f2ed.records.schema import FORMAT
 
 __all__ = ["Describe", "as_plugin", "is_older", "migrate_header", "migrate_round", "migrate_settings"]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from f2ed.records.plugin import Plugin
 from f2ed.records.privacy_parts import LeakForecast, LeakReading, NoiseRecord
 
 __all__ = [
@@ -34,47 +35,6 @@ FORMAT = 2
 """The version that this code writes; older ones are migrated when they are read."""
 
 Source = Literal["simulation", "deployment"]
-
-
-@final
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimator or an attack, described well enough to be shown by someone who does not have its code."""
-
-    kind: str
-    title: str
-    family: str = ""
-    paper: str = ""
-    """Its citation."""
-    inner: "Plugin | None" = None
-    """The rule that a wrapper such as NNM applies."""
-
-    @classmethod
-    def of(cls, plugin: msgspec.Struct) -> "Plugin":
-        """Describe a plug-in by its tag and its class variables `title`, `family` and `paper`."""
-        kind = str(plugin.__struct_config__.tag)
-        inner = getattr(plugin, "inner", None)
-        return cls(
-            kind=kind,
-            title=getattr(plugin, "title", "") or title_of(kind),
-            family=getattr(plugin, "family", ""),
-            paper=getattr(plugin, "paper", ""),
-            inner=None if inner is None else cls.of(inner),
-        )
-
-    @property
-    def full_kind(self) -> str:
-        """The kinds from the outermost rule to the innermost, as in `nnm + krum`."""
-        return self.kind if self.inner is None else f"{self.kind} + {self.inner.full_kind}"
-
-    @property
-    def full_title(self) -> str:
-        """The titles in the same order."""
-        return self.title if self.inner is None else f"{self.title} + {self.inner.full_title}"
-
-
-def title_of(kind: str) -> str:
-    """Return a readable title for a kind that brings none."""
-    return kind.replace("-", " ").capitalize()
 
 
 @final
@@ -246,6 +206,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     seconds: Seconds = Seconds()
     ended: str = ""
     """UTC, ISO 8601; deployment only."""
+    run_ended: str | UnsetType = UNSET
+    """In the last round of a run that ended before its planned rounds: why."""
     deployed: Deployed | UnsetType = UNSET
     """Left out in a simulation."""
 
@@ -284,8 +246,8 @@ class RunLog(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether every planned round is there."""
-        return len(self.rounds) >= self.header.rounds
+        """Whether every planned round is there, or the run ended early."""
+        return len(self.rounds) >= self.header.rounds or bool(self.rounds and self.rounds[-1].run_ended)
 
     @property
     def final_accuracy(self) -> float:

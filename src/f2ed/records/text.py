@@ -17,6 +17,8 @@ __all__ = [
     "ending",
     "forecast",
     "guarantee",
+    "guard",
+    "helpers",
     "kind",
     "leak",
     "leak_reading",
@@ -168,6 +170,7 @@ def notes(header: RunHeader) -> list[str]:
         found.append("the estimator sees every client's update: without shards there is no secure aggregation")
     elif header.mode == "clear":
         found.append("secure = false: the same integers were summed without masks")
+    found += helpers(header)
     malicious, rows = header.guarantee.get("malicious", 0), header.guarantee.get("shards", 0)
     if header.tolerated is not None and header.tolerated < malicious:
         found.append(
@@ -175,6 +178,36 @@ def notes(header: RunHeader) -> list[str]:
             "malicious clients contaminate in the worst case"
         )
     return found if header.noise is None else [*found, *_noise_notes(header.noise, masked=header.mode != "clear")]
+
+
+def helpers(header: RunHeader) -> list[str]:
+    """Return who learns what with helpers, or would with masks; nothing without helpers."""
+    settings = header.settings.get("helpers")
+    if not isinstance(settings, Mapping):
+        return []
+    size, nested = settings.get("size", "?"), settings.get("guard") == "nested"
+    over = (
+        f"within an epoch of {settings.get('epoch', '?')} rounds the sums shrink by at least {size} clients; over "
+        "several epochs they may determine single clients"
+        if nested
+        else f"over all rounds the sums are over whole groups of at least {size} clients"
+    )
+    relay = "every masked update" if settings.get("relay") == "full" else "sketches of the masked updates"
+    learns = "learns" if header.mode != "clear" else "would learn, with secure = true,"
+    who = (
+        f"the server {learns} who is in the sum and that one sum; the mixer {learns} who is in the sum, and holds "
+        f"{relay}; the judge {learns} the distances between all updates, by name; any two of the three together see "
+        "every update"
+    )
+    return [who, over]
+
+
+def guard(settings: Mapping[str, Any]) -> str:
+    """Return which sums helpers may open over the rounds, in a few words."""
+    size = settings.get("size", "?")
+    if settings.get("guard") == "nested":
+        return f"nested sets, at least {size} fewer, for {settings.get('epoch', '?')} rounds"
+    return f"whole groups of at least {size}"
 
 
 def _noise_notes(noise: NoiseRecord, *, masked: bool) -> list[str]:
@@ -197,7 +230,10 @@ def round_line(record: RoundRecord, header: RunHeader) -> str:
     parts = [f"round {record.round}: " + ("the model moved" if record.skipped is None else "SKIPPED")]
     if record.skipped is not None:
         parts[0] += f", the model stays as it is: {record.skipped}"
-    parts.append(f"{rows - len(record.excluded)} of {plural(rows, 'shard')} opened")
+    if header.settings.get("helpers"):
+        parts.append(f"{rows - len(record.excluded)} of {plural(rows, 'client')} compared, {record.crowd} in the sum")
+    else:
+        parts.append(f"{rows - len(record.excluded)} of {plural(rows, 'shard')} opened")
     if header.mode in {"clear", "none"}:
         parts.append("IN THE CLEAR, without masks")
     elif record.crowd:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from f2ed.records.intake import RecordedRun
-from f2ed.records.text import percent, schedule
+from f2ed.records.text import guard, percent, schedule
 from f2ed.report.arms import Arm, flat
 
 __all__ = ["audits", "pictures", "privacy"]
@@ -12,6 +12,7 @@ __all__ = ["audits", "pictures", "privacy"]
 _SECRECY = {
     "none": "none: no shards, every update is seen",
     "clear": "none: summed without masks",
+    "helpers": "helpers: no two of server, mixer and judge may collude",
     "unknown": "not recorded",
 }
 _UNKNOWN = "—"
@@ -68,11 +69,19 @@ def _row(run: RecordedRun) -> tuple[str, ...]:
         str(run.crowd or _UNKNOWN),
         str(stated.get("honest_crowd", _UNKNOWN)),
         _UNKNOWN if surrounded is None else _chance(surrounded),
-        _UNKNOWN if header.mode == "none" else schedule(header.settings),
+        _over_rounds(run),
         _determined(run),
         _UNKNOWN if header.forecast is None else f"cosine {header.forecast.cosine:.2f}",
         _dp_epsilon(run),
     )
+
+
+def _over_rounds(run: RecordedRun) -> str:
+    """Return which sums are opened over the rounds."""
+    helpers = run.header.settings.get("helpers")
+    if helpers:
+        return guard(helpers)
+    return _UNKNOWN if run.header.mode == "none" else schedule(run.header.settings)
 
 
 def _determined(run: RecordedRun) -> str:

@@ -1,6 +1,7 @@
 """The malicious clients of a run: what they train on, what they see and what they send."""
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -43,13 +44,26 @@ class Adversary:
         test = Examples(data.test.images, data.test.labels)
         self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
 
+    def among(self, everyone: Collection[ClientId]) -> "Adversary | None":
+        """Return the adversary with those of its clients that take part in a round; None if none does."""
+        present = [at for at, client in enumerate(self.clients) if client in everyone]
+        if len(present) == len(self.clients):
+            return self
+        if not present:
+            return None
+        fewer = copy.copy(self)
+        fewer.clients = tuple(self.clients[at] for at in present)
+        fewer._data = tuple(self._data[at] for at in present)  # noqa: SLF001  of the same class
+        return fewer
+
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Train the malicious clients the way the attack does; return their updates, [m, d]."""
+        training = self._training.at(round_)
         clients = MaliciousClients(
             data=self._data,
-            train=MaliciousTraining(cohort, model, self.clients, self._training, self._seed, round_),
+            train=MaliciousTraining(cohort, model, self.clients, training, self._seed, round_),
             model=model,
-            honest=honest_settings(self._training),
+            honest=honest_settings(training),
             shards=shards,
             malicious=self.clients,
             classes=self._classes,

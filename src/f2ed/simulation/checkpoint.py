@@ -4,6 +4,7 @@ Every random draw of a run is keyed by its seed, its round and its purpose, so t
 server's last step are all there is to keep.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -16,6 +17,7 @@ from f2ed.guarantees import Unopened
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 from f2ed.protocol.dp import Ledger
+from f2ed.simulation.early_stopping import NOT_STARTED, Patience
 
 __all__ = ["SimulationState", "pack", "unpack"]
 
@@ -38,6 +40,10 @@ class SimulationState:
     """For each round so far; with the assignments it determines which sums the server has seen."""
     ledger: Ledger = _NOTHING_SPENT
     """With differential privacy, what each client has spent so far."""
+    patience: Patience = NOT_STARTED
+    """Of early stopping."""
+    buffers: Tensor | None = None
+    """Every client's own buffers, [n, b], where they stay with the clients."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +52,15 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     model: bytes
     step: bytes
     averages: bytes | None
-    seen: bytes | None
+    seen: bytes | None = None
+    """In older checkpoints, which clients have sent anything; the others have a row, too."""
+    momentum_clients: tuple[int, ...] | None = None
+    """Whose rows the averages are."""
     unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
+    patience: Patience = NOT_STARTED
+    buffers: bytes | None = None
+    clients: int = 0
 
 
 def pack(state: SimulationState, digest: str) -> bytes:
@@ -60,10 +72,13 @@ def pack(state: SimulationState, digest: str) -> bytes:
             round=state.round,
             model=_bytes(state.model),
             step=state.step.to_bytes(),
-            averages=None if momentum is None else _bytes(momentum.averages),
-            seen=None if momentum is None else momentum.seen.cpu().numpy().tobytes(),
+            averages=None if momentum is None else b"".join(map(_bytes, momentum.averages.values())),
+            momentum_clients=None if momentum is None else momentum.clients,
             unopened=state.unopened,
             ledger=state.ledger,
+            patience=state.patience,
+            buffers=None if state.buffers is None else _bytes(state.buffers),
+            clients=0 if state.buffers is None else len(state.buffers),
         )
     )
 
@@ -76,12 +91,34 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         raise ConfigError(f"not a checkpoint ({wrong}); delete it to start the run from the beginning") from None
     if packed.digest != digest:
         raise ConfigError("the checkpoint belongs to other settings; delete it to start the run from the beginning")
-    momentum = None
-    if packed.averages is not None and packed.seen is not None:
-        seen = torch.from_numpy(np.frombuffer(packed.seen, bool).copy()).to(device)
-        momentum = MomentumState(_tensor(packed.averages, device).view(len(seen), -1), seen)
+    momentum = _momentum(packed, device)
     step = StepState.from_bytes(packed.step)
-    return SimulationState(packed.round, _tensor(packed.model, device), step, momentum, packed.unopened, packed.ledger)
+    buffers = None if packed.buffers is None else _tensor(packed.buffers, device).view(packed.clients, -1)
+    return SimulationState(
+        packed.round,
+        _tensor(packed.model, device),
+        step,
+        momentum,
+        packed.unopened,
+        packed.ledger,
+        packed.patience,
+        buffers,
+    )
+
+
+def _momentum(packed: _Packed, device: torch.device) -> MomentumState | None:
+    if packed.averages is None:
+        return None
+    rows = np.frombuffer(packed.averages, np.uint8).reshape(-1, len(packed.model))
+    clients: Iterable[int] = range(len(rows)) if packed.momentum_clients is None else packed.momentum_clients
+    seen = np.frombuffer(packed.seen, bool) if packed.seen else np.ones(len(rows), bool)
+    return MomentumState(
+        {
+            client: _tensor(row.tobytes(), device)
+            for client, row, known in zip(clients, rows, seen, strict=True)
+            if known
+        }
+    )
 
 
 def _bytes(tensor: Tensor) -> bytes:

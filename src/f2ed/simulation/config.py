@@ -13,18 +13,20 @@ from msgspec import Meta
 from f2ed.attacks import AnyAttack
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import AnyEstimator
-from f2ed.guarantees import safe_k
+from f2ed.guarantees import malicious_in_sample, safe_k
 from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
 from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
-from f2ed.protocol.aggregation import AnyServerOptimizer, FedAvg, Protocol, ServerOptimizer
+from f2ed.protocol.aggregation import AnyServerOptimizer, Buffers, FedAvg, Protocol, ServerOptimizer
 from f2ed.protocol.dp import Noise
+from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.early_stopping import EarlyStopping
 from f2ed.simulation.estimator_defaults import check_rows, completed
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
@@ -53,8 +55,12 @@ _STAND_INS = {
 }
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
 
+_NUMBERS = {"dp": "noise_multiplier", "early_stopping": "patience"}
+"""Tables for which a number stands, and the setting that it is."""
+
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
+    "buffers": ("average", {"policy": "average"}, plain(Buffers())),
     "client_weights": ("equal",),
     "dp": ("none",),
     "loss": ("cross-entropy", {"kind": "cross-entropy"}),
@@ -78,6 +84,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client_momentum: Share | None = None
     """The beta of client momentum: clients send a running average of their updates."""
     clients: Count
+    clients_per_round: Count | Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """How many clients take part in a round, or which share of them, drawn at random; everyone by default."""
     client_weights: Literal["equal", "samples"] | None = None
     """How much an update counts: "equal" (the default), or by the client's number of samples, which is then public."""
     max_weight: Count | None = None
@@ -98,18 +106,25 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     server_optimizer: AnyServerOptimizer | None = None
     """What makes a step of the robust mean; by default (FedAvg) the mean is the step."""
     rounds: Count
+    early_stopping: EarlyStopping | None = None
+    """End the run before its last round if the model does not become better; a number stands for its `patience`."""
     start: str | None = None
     """A saved model (safetensors) to start from; by default the weights are drawn from the seed."""
     seed: int = 0
     secure: bool = True
     """False sums the same integers in the clear: the same results in less time, and no secrecy."""
     protocol: Protocol = Protocol()
+    helpers: HelpersProtocol | None = None
+    """Two more parties instead of shards; `protocol = { kind = "helpers", … }` in files and keywords."""
     clip_value: Annotated[float, Meta(ge=1e-30, le=1e30)] = 1.0
     """Each coordinate is clipped to this magnitude. Honest updates rarely come near 1; attackers may."""
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)] | None = None
     """Updates with a larger L2 norm are scaled down to it; no limit by default."""
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     """Bits per encoded coordinate; 20 bits at clip_value 1 are steps of 2e-6, rounded without bias."""
+    buffers: Buffers | None = None
+    """What happens to statistics such as BatchNorm's: "average" (the default), "keep" the server's, or "local" to each
+    client (FedBN)."""
     client_dropout: Share = 0.0
     """The probability that a client drops out of a round."""
     dp: Noise | None = None
@@ -126,19 +141,36 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.server_optimizer or FedAvg()
 
     @property
+    def sampled(self) -> int:
+        """The number of clients that take part in a round."""
+        if self.clients_per_round is None:
+            return self.clients
+        share = isinstance(self.clients_per_round, float)
+        return max(1, round(self.clients_per_round * self.clients)) if share else int(self.clients_per_round)
+
+    @property
+    def assumed_malicious(self) -> int:
+        """How many malicious clients a round may have: all of them, or of a sample more in 1% of such runs at most."""
+        if self.sampled >= self.clients:
+            return self.malicious
+        return malicious_in_sample(
+            clients=self.clients, malicious=self.malicious, clients_per_round=self.sampled, rounds=self.rounds
+        )
+
+    @property
     def sharded(self) -> bool:
         """Whether the estimator sees shard means."""
-        return self.shards not in ("none", self.clients)
+        return self.shards not in ("none", self.sampled)
 
     @property
     def rows(self) -> int:
         """The number of rows that the estimator sees if every shard opens."""
-        return self.clients if self.shards == "none" else self.shards
+        return self.sampled if self.shards == "none" else self.shards
 
     @property
     def crowd(self) -> int:
         """The size of the smallest shard."""
-        return self.schedule.min_shard_size(self.clients, self.rows)
+        return self.schedule.min_shard_size(self.sampled, self.rows)
 
     @property
     def shard_mode(self) -> MaskedMode:
@@ -146,8 +178,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.protocol.mode_for(self.crowd)
 
     @property
-    def mode(self) -> Mode | Literal["none"]:
-        """How updates are protected: "none" without shards, "clear" where sums are made without masks."""
+    def mode(self) -> Mode | Literal["none", "helpers"]:
+        """How updates are protected: "none" without shards or helpers, "clear" where sums are made without masks."""
+        if self.helpers is not None:
+            return "helpers" if self.secure else Clear.mode
         if not self.sharded:
             return "none"
         return self.shard_mode if self.secure else Clear.mode
@@ -155,7 +189,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
-    given = {name: _plain(value, name) for name, value in settings.items()}
+    given = {name: _plain(value, name) for name, value in _with_helpers(settings).items()}
     given.setdefault("estimator", {"kind": "filter-l2"})
     estimator, own = given["estimator"], _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
@@ -166,8 +200,26 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
     if not isinstance(estimator, dict):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
     return msgspec.structs.replace(
-        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.malicious)
+        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.assumed_malicious)
     )
+
+
+def _with_helpers(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a protocol of the kind "helpers", which stands for itself and no shards; "shards" is the other kind."""
+    protocol = given.get("protocol")
+    if protocol in ("helpers", "shards"):
+        protocol = {"kind": protocol}
+    if isinstance(protocol, HelpersProtocol):
+        protocol = {"kind": "helpers", **plain(protocol)}
+    if isinstance(protocol, Mapping) and "kind" in protocol:
+        kind, rest = protocol["kind"], {name: value for name, value in protocol.items() if name != "kind"}
+        if kind not in ("helpers", "shards"):
+            raise ConfigError(f'protocol.kind: there is no {kind!r}; use "shards" or "helpers"')
+        given = {name: value for name, value in given.items() if name != "protocol"}
+        given["helpers" if kind == "helpers" else "protocol"] = rest
+    if given.get("helpers") is not None:
+        given = {"shards": "none", **given}
+    return given
 
 
 def _taken_out(given: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +248,10 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
-    if name == "dp" and isinstance(value, int | float) and not isinstance(value, bool):
-        return {"noise_multiplier": value}
+    if name == "buffers" and isinstance(value, str):
+        return {"policy": value}
+    if name in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
+        return {_NUMBERS[name]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
     if registry is None:
         return value
@@ -226,6 +280,8 @@ def _with_k(given: dict[str, Any]) -> Experiment:
     outline = _convert(given | {"schedule": schedule | {"k": 1}})
     if not (isinstance(outline.schedule, EveryKRounds) and outline.sharded):
         raise ConfigError('schedule.k: "auto" is for every-k-rounds, with shards; state a number')
+    if outline.sampled < outline.clients:
+        raise ConfigError('schedule.k: "auto" is for rounds in which everyone takes part; state a number, or use fixed')
     try:
         k = safe_k(
             clients=outline.clients,
@@ -243,4 +299,7 @@ def _convert(given: dict[str, Any]) -> Experiment:
     try:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
-        raise ConfigError(explain(str(error), given, Experiment)) from None
+        found = explain(str(error), given, Experiment)
+        raise ConfigError(
+            found.replace("helpers.", "protocol.", 1) if found.startswith("helpers.") else found
+        ) from None

@@ -76,12 +76,14 @@ def header(
 def guarantee_with(experiment: Experiment, opened: int | None = None) -> Guarantee:
     """Return the guarantee where this many shards opened; by default all of them."""
     rows = experiment.rows if opened is None else opened
-    return guarantee(clients=experiment.clients, malicious=experiment.malicious, shards=max(rows, 1))
+    return guarantee(clients=experiment.sampled, malicious=experiment.assumed_malicious, shards=max(rows, 1))
 
 
 def _crowd(experiment: Experiment) -> int:
     """Return the smallest number of clients in whose mean an update may be opened."""
     mode = experiment.mode
+    if experiment.helpers is not None:
+        return experiment.helpers.crowd_for(experiment.clients) if experiment.secure else 1
     return 1 if mode == "none" else experiment.protocol.quorum_for(mode, experiment.crowd).min_crowd
 
 

@@ -24,16 +24,29 @@ def forecast(experiment: Experiment) -> ScheduleLeak | None:
         experiment.rounds,
         experiment.client_dropout,
         experiment.shard_mode,
+        experiment.sampled if experiment.sampled < experiment.clients else None,
     )
 
 
 @cache
 def _forecast(
-    clients: int, shards: int, schedule: Schedule, rounds: int, client_dropout: float, mode: MaskedMode
+    clients: int,
+    shards: int,
+    schedule: Schedule,
+    rounds: int,
+    client_dropout: float,
+    mode: MaskedMode,
+    clients_per_round: int | None,
 ) -> ScheduleLeak:
     """Compute the forecast once: the runs of a grid mostly differ in other settings."""
     return forecast_leak(
-        clients=clients, shards=shards, schedule=schedule, rounds=rounds, client_dropout=client_dropout, mode=mode
+        clients=clients,
+        shards=shards,
+        schedule=schedule,
+        rounds=rounds,
+        client_dropout=client_dropout,
+        mode=mode,
+        clients_per_round=clients_per_round,
     )
 
 

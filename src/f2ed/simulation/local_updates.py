@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from f2ed.learning import ClientData, ClientMomentum, Cohort, MomentumState, TrainingJob
@@ -42,21 +43,19 @@ class LocalUpdates:
         self._adversary = adversary
 
     def __call__(self, state: SimulationState, shards: Shards, watch: Stopwatch) -> tuple[Tensor, MomentumState | None]:
-        """Return what every client sends, [n, d], and the clients' momentum afterwards."""
+        """Return what the clients of these shards send, [n, d] in ascending order, and all clients' momentum after."""
+        everyone = sorted(client for members in shards for client in members)
         adversary = self._adversary if state.round >= self._experiment.attack_from else None
+        adversary = None if adversary is None else adversary.among(everyone)
         # Malicious clients that train as the others do are trained along with them.
         apart = () if adversary is None or adversary.attack.trains_honestly else adversary.clients
         with watch("train"):
-            trained = self._train(state, [client for client in self._everyone if client not in apart])
+            trained = self._train(state, [client for client in everyone if client not in apart])
         if adversary is None:
             return trained.updates, trained.momentum
         with watch("attack"):
             own = adversary.train(self._cohort, state.model, shards, state.round) if apart else None
             return self._attack(adversary, trained, own, state, shards), trained.momentum
-
-    @property
-    def _everyone(self) -> range:
-        return range(self._experiment.clients)
 
     def _train(self, state: SimulationState, clients: list[int]) -> _Trained:
         """Train these clients honestly, and apply client momentum."""
@@ -74,18 +73,27 @@ class LocalUpdates:
         settings = *learned, it.clients, it.seed, state.model.device, tuple(clients)
         if first and (known := self._first_rounds.get(settings)) is not None:
             return known
-        jobs = [TrainingJob(client, self._data[client], it.training) for client in clients]
+        training = it.training.at(state.round)
+        jobs = [TrainingJob(client, self._data[client], training, self._own_start(state, client)) for client in clients]
         updates = self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
         if first:
             self._first_rounds.put(settings, updates)
         return updates
 
+    def _own_start(self, state: SimulationState, client: int) -> Tensor | None:
+        """Return the model that a client with buffers of its own starts from; None for the global one."""
+        if state.buffers is None:
+            return None
+        trained = self._cohort.layout.trained
+        return torch.cat((state.model[:trained], state.buffers[client]))
+
     def _attack(
         self, adversary: Adversary, trained: _Trained, own: Tensor | None, state: SimulationState, shards: Shards
     ) -> Tensor:
         """Put what the malicious clients send into their rows."""
-        malicious = list(adversary.clients)
-        honest = [client for client in self._everyone if client not in adversary.clients]
+        everyone = sorted(client for members in shards for client in members)
+        malicious = [row for row, client in enumerate(everyone) if client in adversary.clients]
+        honest = [row for row, client in enumerate(everyone) if client not in adversary.clients]
         updates = trained.updates
         sent = adversary.send(
             updates[malicious] if own is None else own,
@@ -96,7 +104,7 @@ class LocalUpdates:
             round_=state.round,
         )
         if own is not None:
-            updates = updates.new_empty(len(self._everyone), updates.shape[1])
+            updates = updates.new_empty(len(everyone), updates.shape[1])
             updates[honest] = trained.updates
         updates[malicious] = sent.to(updates)
         return updates

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
+from f2ed.estimators import Estimate
 from f2ed.protocol.aggregation import (
     Audit,
     KeySetup,
     ShardAudit,
     Task,
+    UpdatePlan,
     key_holders,
     row_weights,
     set_up_keys,
@@ -45,20 +47,35 @@ class OpenedRows(NamedTuple):
     """How much each row counts; None where all count the same."""
     protect: float = 0.0
     """Seconds that the server spent waiting for clients to encode and mask."""
+    kept: tuple[ClientId, ...] | None = None
+    """With helpers: whose updates are in the one sum; None where none was opened."""
+    estimate: Estimate | None = None
+    """With helpers, where the judge has weighed the rows and nobody else can."""
+    skipped: str | None = None
+    """With helpers: why no sum was opened."""
+    bytes_up: int = 0
+    """With helpers: what a client sent."""
 
 
 class Unsharded:
     """No shards: the estimator sees each update as it is, and nobody is hidden."""
 
-    def __init__(self, weights: ClientWeights | None) -> None:
-        self._weights = weights
+    def __init__(self, assignments: Assignments, weights: ClientWeights | None) -> None:
+        self._assignments, self._weights = assignments, weights
 
     def __call__(self, updates: Tensor, model: Tensor, round_: int, dropped: Mapping[ClientId, str]) -> OpenedRows:  # noqa: ARG002  as with shards
         """Leave out the clients that dropped out."""
-        present = [client for client in range(len(updates)) if client not in dropped]
-        weights = None if self._weights is None else tuple(self._weights.by_client[client] for client in present)
-        rows = updates[present] if dropped else updates
-        return OpenedRows(rows, tuple(present), dict(dropped), dropped, weights=weights)
+        everyone = self._assignments.clients(round_)
+        alone = {members[0]: number for number, members in enumerate(self._assignments(round_).shards)}
+        present = [row for row, client in enumerate(everyone) if client not in dropped]
+        weights = self._weights and tuple(self._weights.by_client[everyone[row]] for row in present)
+        return OpenedRows(
+            updates[present] if dropped else updates,
+            tuple(alone[everyone[row]] for row in present),
+            {alone[client]: why for client, why in dropped.items()},
+            dropped,
+            weights=weights,
+        )
 
 
 class Sharded:
@@ -74,13 +91,15 @@ class Sharded:
         assignments: Assignments,
         weights: ClientWeights | None,
         workers: int,
+        plan: UpdatePlan,
     ) -> None:
         self._experiment = experiment
         self._weights = weights
+        self._plan = plan
         self._job = job
         self._assignments = assignments
         self._encoding = encoding(experiment)
-        self._clients = SimulatedClients(experiment.clients, job, shard_of=assignments.shard_of, workers=workers)
+        self._clients = SimulatedClients(job, shard_of=assignments.shard_of, workers=workers)
         self._setup = KeySetup({}, {}, {})
         self._last: tuple[int, int] | None = None
 
@@ -88,15 +107,19 @@ class Sharded:
         """Run the protocol in all shards."""
         assignment = self._assignments(round_)
         digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
-        exchange = MemoryExchange(
-            self._clients, updates.cpu().numpy(), model=digest, seed=self._experiment.seed, round_=round_
-        )
+        rows = {client: row for row, client in enumerate(self._assignments.clients(round_))}
+        self._clients.enroll(rows)
+        sent = updates.cpu().numpy()
+        sent = self._plan.narrowed(sent) if self._plan.scales else sent
+        exchange = MemoryExchange(self._clients, sent, rows, model=digest, seed=self._experiment.seed, round_=round_)
         task = self._task(round_, digest, updates.shape[1])
         self._begin_epoch(exchange, assignment, task)
         exchange.silent.update(dropped)
         # A copy: after a failure a deployment asks for keys again, but nobody here has lost any.
         keys = dict(self._setup.keys)
         means, audit = shard_means(exchange, assignment, task, keys=keys, threads=self._clients.workers)
+        if self._plan.scales:
+            self._plan.widen(means)
         # Whether the set-up is recorded depends on the round alone: one repeated after an interruption is not.
         if round_ == 0 or self._assignments.epoch(round_ - 1) != assignment.epoch:
             audit = self._setup.charged_to(audit)

@@ -21,6 +21,7 @@ from f2ed.simulation.checkpoint import SimulationState
 from f2ed.simulation.client_weights import ClientWeights
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.header import guarantee_with
+from f2ed.simulation.helped import everyone
 from f2ed.simulation.opened_rows import OpenedRows
 
 __all__ = ["Recorder"]
@@ -39,8 +40,11 @@ class Recorder:
         self._experiment = experiment
         self._assignments = assignments
         self._attackers = frozenset(attackers)
+        summed = everyone(experiment.clients)
         self._tracker = LeakFollower(
-            assignments, range(experiment.clients), None if weights is None else weights.by_client
+            assignments if experiment.helpers is None else lambda _: summed,
+            range(experiment.clients),
+            None if weights is None else weights.by_client,
         )
 
     def __call__(
@@ -78,9 +82,11 @@ class Recorder:
             step=0.0 if moved is None else float(torch.linalg.vector_norm(moved, dtype=torch.float64)),
             guarantee=guarantee_with(self._experiment, len(opened.shards)).region,
             dp_epsilon=self._dp_epsilon(after.ledger),
-            leak=self._tracker(after.unopened) if self._experiment.sharded else None,
+            leak=self._tracker(after.unopened) if self._experiment.mode != "none" else None,
             seconds=seconds,
-            **({} if opened.audit is None else _counts(opened.audit, contaminated, self._experiment.clients)),
+            run_ended=after.patience.ended or UNSET,
+            **({} if opened.audit is None else _counts(opened.audit, contaminated, sum(map(len, shards)))),
+            **({} if self._experiment.helpers is None else _helped_counts(opened)),
         )
 
     def _dp_epsilon(self, ledger: Ledger) -> float | dict[int, float] | None:
@@ -104,6 +110,10 @@ def _weights(opened: OpenedRows, estimate: Estimate | None, shards: int) -> tupl
 def _excluded(opened: OpenedRows, estimate: Estimate | None) -> dict[int, str]:
     not_finite = () if estimate is None else estimate.excluded
     return dict(sorted((opened.excluded | {opened.shards[row]: "not finite" for row in not_finite}).items()))
+
+
+def _helped_counts(opened: OpenedRows) -> dict[str, Any]:
+    return {"crowd": len(opened.kept or ()), "bytes_up": opened.bytes_up}
 
 
 def _counts(audit: Audit, contaminated: Collection[int], clients: int) -> dict[str, Any]:

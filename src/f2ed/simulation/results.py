@@ -99,7 +99,8 @@ class Run:
 
     def __repr__(self) -> str:
         """Name the run, and say how far it is."""
-        return f"<Run {self.header.name}: {len(self._done)} of {self.header.rounds} rounds{_ended(self._done)}>"
+        early = f", ended early: {self._state.patience.ended}" if self._state.patience.ended else ""
+        return f"<Run {self.header.name}: {len(self._done)} of {self.header.rounds} rounds{_ended(self._done)}{early}>"
 
     def _repr_html_(self) -> str:
         """Return a table of the latest rounds for a notebook; nothing is run."""
@@ -119,7 +120,7 @@ class Run:
         """Run rounds until this one is there; return whether there is such a round."""
         with self._lock:
             while len(self._done) <= at:
-                if self._state.round >= self.header.rounds:
+                if self._simulation.ended(self._state):
                     return False
                 self._state, record = self._simulation.step(self._state)
                 self._done.append(record)

@@ -33,6 +33,6 @@ class RootUpdates(NamedTuple):
     def __call__(self, state: SimulationState) -> Tensor:
         """Return the update of this round, [d]; the server's number is one beyond the clients'."""
         it = self.experiment
-        job = TrainingJob(it.clients, self.data, it.training)
+        job = TrainingJob(it.clients, self.data, it.training.at(state.round))
         update: Tensor = self.cohort(state.model, [job], seed=it.seed, round_=state.round)[0]
         return update

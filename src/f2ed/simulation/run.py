@@ -2,25 +2,26 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from f2ed.core.errors import ConfigError, LeakWarning
 from f2ed.core.randomness import stream
 from f2ed.core.threads import cores
+from f2ed.guarantees import Unopened
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MomentumState, flatten, load, split_samples
 from f2ed.learning.datasets import Given
 from f2ed.learning.datasets.base import Notify, quiet
 from f2ed.learning.datasets.tables import found_file
 from f2ed.learning.device import found_device
 from f2ed.learning.saved import saved_vector
-from f2ed.protocol.aggregation import ServerStep
+from f2ed.protocol.aggregation import ServerStep, StepResult
+from f2ed.protocol.sharding import Assignment
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
 from f2ed.simulation.assignments import Assignments
@@ -29,9 +30,11 @@ from f2ed.simulation.client_weights import ClientWeights, client_weights
 from f2ed.simulation.config import Experiment, experiment
 from f2ed.simulation.first_round_cache import FirstRoundCache
 from f2ed.simulation.header import digest, header
+from f2ed.simulation.helped import Helped, unsummed
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
-from f2ed.simulation.opened_rows import Sharded, Unsharded
+from f2ed.simulation.model_buffers import ModelBuffers
+from f2ed.simulation.opened_rows import OpenedRows, Sharded, Unsharded
 from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
@@ -112,6 +115,8 @@ class Simulation:
         on_cpu = self.device.type == "cpu"
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
+        self._buffers = ModelBuffers(experiment, cohort.layout)
+        plan = self._buffers.plan
         clients = split_samples(self.data.train, partition)
         self._assignments = Assignments(experiment)
         self.malicious = malicious_clients(experiment, self._assignments(0).shards)
@@ -125,16 +130,20 @@ class Simulation:
             first_rounds=first_rounds or FirstRoundCache(0),
             adversary=self._adversary,
         )
+        self._helped = None
+        if experiment.helpers is not None:
+            self._helped = Helped(experiment, experiment.helpers, self.digest[:16])
         self._open = (
-            Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
+            Sharded(experiment, self.digest[:16], self._assignments, weights, workers, plan)
             if experiment.sharded
-            else Unsharded(weights)
+            else Unsharded(self._assignments, weights)
         )
         self._root = RootUpdates.of(experiment, cohort, self.data.train)
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
-            tensors=cohort.layout.sizes,
+            tensors=plan.sizes,
+            trained=plan.trained,
             seed=seed,
         )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
@@ -145,7 +154,7 @@ class Simulation:
             name=name or self.digest[:8],
             arm=arm or {},
             device=self.device,
-            dimension=self._dimension,
+            dimension=plan.coordinates,
             malicious=self.malicious,
             partition=partition,
             labeled=loss.labeled(data),
@@ -157,51 +166,62 @@ class Simulation:
         """Return the state before the first round."""
         momentum = None
         if self.experiment.client_momentum is not None:
-            momentum = MomentumState.empty(self.experiment.clients, self._dimension, self.device)
-        return SimulationState(0, self._first_model, momentum=momentum)
+            momentum = MomentumState()
+        return SimulationState(0, self._first_model, momentum=momentum, buffers=self._buffers.first(self._first_model))
 
     def model(self, state: SimulationState) -> nn.Module:
         """Return the model of a state, on the CPU and ready to predict."""
         model = copy.deepcopy(self._module)
-        load(model, state.model.cpu())
+        load(model, self._buffers.evaluated(state.model, state.buffers).cpu())
         return model.eval()
 
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
         """Yield each round's record with the state after it, from the given state or from the start."""
         state = state or self.start()
-        while state.round < self.experiment.rounds:
+        while not self.ended(state):
             state, record = self.step(state)
             yield state, record
+
+    def ended(self, state: SimulationState) -> bool:
+        """Return whether a run ends with this state: after its last round, or stopped early."""
+        return state.round >= self.experiment.rounds or bool(state.patience.ended)
 
     def step(self, state: SimulationState) -> tuple[SimulationState, RoundRecord]:
         """Run one round; the same state always gives the same result."""
         watch = Stopwatch(self.device)
         assignment = self._assignments(state.round)
         updates, momentum = self._local_updates(state, assignment.shards, watch)
-        dropped = self._draw_dropouts(state.round)
+        dropped = self._draw_dropouts(state.round, self._assignments.clients(state.round))
         with watch("sum"):
-            opened = self._open(updates, state.model, state.round, dropped)
+            sent = self._buffers.sent(updates)
+            opened = (
+                self._open(sent, state.model, state.round, dropped)
+                if self._helped is None
+                else self._helped(sent, state.model, state.round, dropped, state.unopened)
+            )
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
-        del updates
-        root = None if self._root is None else self._root(state)
+        buffers = self._buffers.kept(state.buffers, updates, self._assignments.clients(state.round))
+        del sent, updates
+        root = None if self._root is None else self._root(state)[: self._buffers.plan.coordinates]
         with watch("estimate"):
-            names = [assignment.name(shard) for shard in opened.shards]
-            result = self._server_step(
-                opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
-            )
+            result = self._estimated(opened, state, root)
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
-            model = state.model if moved is None else state.model + moved
+            model = state.model if moved is None else self._buffers.moved(state.model, moved)
         with watch("evaluate"):
-            score = self._evaluator.score(model, self.data.test)
-            success = None if self._adversary is None else self._adversary.success(self._evaluator, model)
+            shown = self._buffers.evaluated(model, buffers)
+            score = self._evaluator.score(shown, self.data.test)
+            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown)
+        stopping = self.experiment.early_stopping
         after = SimulationState(
             state.round + 1,
             model,
             result.state,
             momentum,
-            (*state.unopened, unopened(opened, assignment)),
+            (*state.unopened, self._unopened(opened, assignment)),
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
+            state.patience if stopping is None else stopping(state.patience, score, state.round),
+            buffers,
         )
         return after, self._record(
             after,
@@ -213,7 +233,24 @@ class Simulation:
             seconds=watch.read(),
         )
 
-    def _enlist(self, clients: list[ClientData], weights: ClientWeights | None) -> Adversary | None:
+    def _estimated(self, opened: OpenedRows, state: SimulationState, root: Tensor | None) -> StepResult:
+        """Return the server's step; with helpers, from the estimate that the judge has made."""
+        if self._helped is not None:
+            return self._server_step.from_estimate(
+                opened.estimate, state.step, round_=state.round, skipped=opened.skipped
+            )
+        assignment = self._assignments(state.round)
+        names = [assignment.name(shard) for shard in opened.shards]
+        return self._server_step(
+            opened.matrix, state.step, round_=state.round, weights=opened.weights, names=names, root=root
+        )
+
+    def _unopened(self, opened: OpenedRows, assignment: Assignment) -> Unopened:
+        if self._helped is not None:
+            return unsummed(opened, self.experiment.clients)
+        return unopened(opened, assignment)
+
+    def _enlist(self, clients: Sequence[ClientData], weights: ClientWeights | None) -> Adversary | None:
         it = self.experiment
         if it.attack is None:
             return None
@@ -228,9 +265,9 @@ class Simulation:
             seed=it.seed,
         )
 
-    def _draw_dropouts(self, round_: int) -> dict[int, str]:
-        """Draw the clients that drop out in this round."""
+    def _draw_dropouts(self, round_: int, clients: list[int]) -> dict[int, str]:
+        """Draw which of the clients of this round drop out."""
         if not self.experiment.client_dropout:
             return {}
         draws = stream(self.experiment.seed, "dropout", round_).random(self.experiment.clients)
-        return {int(client): "dropped out" for client in np.flatnonzero(draws < self.experiment.client_dropout)}
+        return {client: "dropped out" for client in clients if draws[client] < self.experiment.client_dropout}

@@ -26,27 +26,32 @@ Updates = npt.NDArray[np.float32]
 
 
 class SimulatedClients:
-    """The clients 0 … n - 1 with their identity keys; one object serves a whole run."""
+    """The clients with their identity keys, made when they first take part; one object serves a whole run."""
 
     def __init__(
-        self, count: int, job: str, *, shard_of: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
+        self, job: str, *, shard_of: Callable[[ClientId, int], tuple[ClientId, ...]], workers: int = 1
     ) -> None:
-        keys = {client: os.urandom(32) for client in range(count)}
-        self.roster = {client: public_key(key) for client, key in keys.items()}
-        self.members = {
-            client: Member(
-                id=client,
-                signing_key=key,
-                roster=self.roster,
-                job=job,
-                shard=partial(shard_of, client),
-                clear=True,
-            )
-            for client, key in keys.items()
-        }
+        self._job, self._shard_of = job, shard_of
+        self.roster: dict[ClientId, bytes] = {}
+        self.members: dict[ClientId, Member] = {}
         self.workers = workers
         self.kept: dict[ClientId, bytes] = {}
         """The states of the clients that hold keys of an epoch; the others start every round without one."""
+
+    def enroll(self, clients: Iterable[ClientId]) -> None:
+        """Make the keys of those that have none yet."""
+        for client in clients:
+            if client not in self.members:
+                key = os.urandom(32)
+                self.roster[client] = public_key(key)
+                self.members[client] = Member(
+                    id=client,
+                    signing_key=key,
+                    roster=self.roster,
+                    job=self._job,
+                    shard=partial(self._shard_of, client),
+                    clear=True,
+                )
 
     def begin_epoch(self, holders: Iterable[ClientId]) -> None:
         """Discard all states; from now on these clients keep theirs from round to round."""
@@ -56,16 +61,26 @@ class SimulatedClients:
 class MemoryExchange:
     """One round's exchange: each client answers with its row of the updates, a few clients at a time.
 
+    `rows` says which row of the updates is whose.
     Clients in `silent` do not answer; a client whose update is not finite is added to it, with the reason. `waited`
     is the time that the server spent waiting for clients.
     """
 
-    def __init__(self, clients: SimulatedClients, updates: Updates, *, model: bytes, seed: int, round_: int) -> None:
+    def __init__(
+        self,
+        clients: SimulatedClients,
+        updates: Updates,
+        rows: Mapping[ClientId, int],
+        *,
+        model: bytes,
+        seed: int,
+        round_: int,
+    ) -> None:
         self.silent: dict[ClientId, str] = {}
         self.waited = 0.0
         self._clients = clients
         self._states: dict[ClientId, bytes] = {}
-        self._updates = updates
+        self._updates, self._rows = updates, rows
         self._model = model
         self._seed, self._round = seed, round_
 
@@ -109,7 +124,7 @@ class MemoryExchange:
                 states.get(client, b""),
                 request,
                 model=self._model,
-                contribution=contribution(self._updates[client], client, key=rounding),
+                contribution=contribution(self._updates[self._rows[client]], client, key=rounding),
                 entropy=os.urandom(32),
                 encapsulate=encapsulate,
                 threads=1,

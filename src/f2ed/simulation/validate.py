@@ -19,9 +19,12 @@ from f2ed.learning.losses import CrossEntropy, metric_of
 from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import Task, shard_terms
 from f2ed.protocol.dp import NoiseCost, noise_cost
+from f2ed.protocol.helpers import ROLES, HelpersProtocol, Party, helper_terms, rule_bytes
+from f2ed.protocol.helpers import check_terms as check_helper_terms
 from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.secagg import check as check_terms
+from f2ed.protocol.sharding import Fixed
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.client_weights import ClientWeights, client_weights
 from f2ed.simulation.config import Experiment
@@ -53,13 +56,23 @@ def check(experiment: Experiment) -> None:
             f"{experiment.rounds - 1}; state an earlier round, or more rounds"
         )
     _check_root(experiment)
+    if experiment.helpers is not None:
+        _check_helpers(experiment, experiment.helpers)
     if experiment.placement is not None and not experiment.sharded:
         raise ConfigError(
             f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
         )
-    if experiment.rows > clients:
+    sampled = experiment.sampled
+    if experiment.placement is not None and sampled < clients:
         raise ConfigError(
-            f"shards: found {experiment.rows} shards for {clients} clients; use at most {clients // _MIN_CROWD}"
+            f"placement: found {experiment.placement!r}, but each round has other shards; leave it out, or leave out "
+            "clients_per_round"
+        )
+    if sampled > clients:
+        raise ConfigError(f"clients_per_round: found {sampled} of {clients} clients; state 1 to {clients}, or a share")
+    if experiment.rows > sampled:
+        raise ConfigError(
+            f"shards: found {experiment.rows} shards for {sampled} clients; use at most {sampled // _MIN_CROWD}"
         )
     if experiment.max_weight is not None and experiment.client_weights is None:
         raise ConfigError('max_weight: all clients count the same; leave it out, or state client_weights = "samples"')
@@ -71,17 +84,53 @@ def check(experiment: Experiment) -> None:
         raise ConfigError("dp: noise is shared by the members of a shard, but there are no shards; state shards")
     if experiment.dp is not None and experiment.clip_norm is None:
         raise ConfigError("dp: noise without an L2 clip; state clip_norm, about the norm of an honest update")
+    if experiment.buffers is not None and experiment.buffers.policy == "local" and experiment.client_momentum:
+        raise ConfigError("client_momentum: it would average the buffers that stay with the clients; leave one out")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)
     if experiment.secure and crowd < _MIN_CROWD:
         raise ConfigError(
-            f"shards: {experiment.rows} shards of {clients} clients leave some with {crowd}, but an update must be "
-            f"hidden in a crowd of at least {_MIN_CROWD}; use at most {clients // _MIN_CROWD} shards, "
+            f"shards: {experiment.rows} shards of {sampled} clients leave some with {crowd}, but an update must be "
+            f"hidden in a crowd of at least {_MIN_CROWD}; use at most {sampled // _MIN_CROWD} shards, "
             f'or secure = false, or shards = "none"'
         )
     _check_protocol(experiment)
-    guarantee(clients=clients, malicious=malicious, shards=experiment.rows)
+    guarantee(clients=sampled, malicious=experiment.assumed_malicious, shards=experiment.rows)
+
+
+def _check_helpers(experiment: Experiment, helpers: HelpersProtocol) -> None:
+    """Refuse what helpers do not offer, and terms that are not safe."""
+    if experiment.shards != "none":
+        raise ConfigError(
+            f"shards: found {experiment.shards}, but with helpers every client is a row of its own; leave it out"
+        )
+    if experiment.clip_norm is None:
+        raise ConfigError("clip_norm: the range tests of helpers need it; state about the norm of an honest update")
+    if experiment.sampled < experiment.clients:
+        raise ConfigError("clients_per_round: with helpers everyone is asked in every round; leave it out")
+    if experiment.client_weights is not None:
+        raise ConfigError('client_weights: with helpers a client is in the sum or not; use client_weights = "equal"')
+    if experiment.dp is not None:
+        raise ConfigError("dp: a filter over single clients has no bounded sensitivity, so noise has no epsilon here")
+    names = ("server", "mixer", "judge")
+    _about("estimator", lambda: rule_bytes(experiment.estimator))
+    _about(
+        "protocol",
+        lambda: check_helper_terms(
+            helper_terms(
+                helpers,
+                policy=bytes(32),
+                job="check",
+                round_=0,
+                members=range(experiment.clients),
+                coordinates=1,
+                clip_norm=experiment.clip_norm or 1.0,
+                rule=experiment.estimator,
+                parties={ROLES[place]: Party(name, bytes([place]) * 32) for place, name in enumerate(names)},
+            )
+        ),
+    )
 
 
 def _check_root(experiment: Experiment) -> None:
@@ -172,7 +221,14 @@ def _check_weights(experiment: Experiment, partition: Partition) -> None:
     if weights is None or not (experiment.sharded and experiment.secure):
         return
     first = _protocol_terms(experiment, weights)
-    if experiment.schedule(experiment.rounds - 1) > 0:
+    sampling = Assignments(experiment).sampling
+    if sampling is not None and isinstance(experiment.schedule, Fixed):
+        first = tuple(
+            msgspec.structs.replace(first[0], members=members, weights=tuple(map(weights.by_client.get, members)))
+            for members in sampling.units
+            if len(members) == len(first[0].members)
+        )
+    elif experiment.schedule(experiment.rounds - 1) > 0:
         # The heaviest may once share a shard with the lightest.
         *others, heaviest = sorted(weights.by_client.values())
         smallest = min(first, key=lambda each: len(each.members))
@@ -201,6 +257,9 @@ def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
         wanted = (len(targets), data.classes)
         if tuple(scores.shape) != wanted:
             raise ConfigError(f"model: two samples gave {tuple(scores.shape)}; {wanted} is needed, one score per class")
+    stopping = experiment.early_stopping
+    if stopping is not None and stopping.metric == "accuracy" and experiment.task.accuracy(scores, targets) is None:
+        raise ConfigError('early_stopping: this loss has no accuracy; state metric = "loss"')
     name = experiment.metric or experiment.task.metric
     metric = None if name is None else _about("metric", lambda: metric_of(name))
     for what, function in (("loss", experiment.task), ("metric", metric)):

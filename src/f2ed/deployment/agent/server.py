@@ -97,7 +97,7 @@ class Agent:
 def _update(app: socket.socket, asked: Asked, need: Need) -> Vector:
     """Return the update that an app hands over. A copy: the app cannot change it once it is checked."""
     assert asked.given is not None  # noqa: S101  an update is asked for on an input alone
-    wanted = width(need.metrics) or asked.given.coordinates()
+    wanted = width(need.metrics) or asked.given.plan(need.buffers).coordinates
     answer: Update | Failed = receive(app, Update | Failed, most=_MOST)
     if isinstance(answer, Failed):
         raise ConfigError("training failed; the reason is in the log of the app's process")

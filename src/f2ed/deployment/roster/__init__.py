@@ -1,5 +1,6 @@
 """The signed roster: everything about a federation that the server must not choose."""
 
+from f2ed.deployment.roster.draw import check_head
 from f2ed.deployment.roster.files import read_roster, read_serials, write_roster
 from f2ed.deployment.roster.groups import check_groups, check_step, leak_bound, leak_of
 from f2ed.deployment.roster.parts import (
@@ -33,6 +34,7 @@ __all__ = [
     "SignedEncoding",
     "TrainingRules",
     "check_groups",
+    "check_head",
     "check_signature",
     "check_step",
     "derived_terms",

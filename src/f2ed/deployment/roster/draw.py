@@ -15,7 +15,7 @@ from f2ed.deployment.roster.roster import Roster
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.sharding import ClientId, Members, chain_head, chain_link, check_link, draw_groups
 
-__all__ = ["check_draw", "drawn", "latest_groups"]
+__all__ = ["check_draw", "check_head", "drawn", "latest_groups"]
 
 
 def drawn(outline: Roster, clients: Sequence[ClientId], *, count: int, secret: bytes) -> Roster:
@@ -68,6 +68,15 @@ def check_draw(roster: Roster) -> None:
         raise Refusal("the seed of this roster does not follow from the authority's chain and the closed list")
     if tuple(group.members for group in made) != _groups(roster, clients, len(made), roster.seed):
         raise Refusal("the newest groups are not those that the seed draws; somebody chose their members")
+
+
+def check_head(roster: Roster, head: bytes) -> None:
+    """Refuse a chain that the site was not told of before it gave its key away; `head` is empty if it was told none."""
+    if head and roster.draw.head != head:
+        raise Refusal(
+            f"the roster {roster.name!r} draws its groups from another chain than the one that came with the "
+            "authority's public key; the authority may have chosen it when it knew all keys: ask which of them it is"
+        )
 
 
 def _groups(roster: Roster, clients: Sequence[ClientId], count: int, seed: bytes) -> tuple[Members, ...]:

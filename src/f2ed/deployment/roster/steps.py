@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterator
+from datetime import date, timedelta
 from math import inf
 from typing import Any
 
@@ -18,8 +19,10 @@ _MORE = (
     "training.stateful",
 )
 """Weaker if larger."""
-_OTHER = ("mode", "agreement")
+_OTHER = ("mode", "agreement", "buffers")
 """Weaker if it changes: someone has to compare."""
+_LONGEST = timedelta(days=366)
+"""How much later than the serial before it a serial may expire without a question."""
 JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted", "expires"))
 """The fields of a roster that can become weaker."""
 
@@ -47,8 +50,8 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
             before, after = _value(old, name), _value(new, name)
             if worse(before, after):
                 yield f"{name.rpartition('.')[2]} {before} → {after}"
-    if old.expires and not new.expires:
-        yield f"expires {old.expires} → never"
+    if old.expires and _much_later(old.expires, new.expires):
+        yield f"expires {old.expires} → {new.expires or 'never'}"
     known = set(old.training.masked_metrics)
     yield from (
         f"the metric {rule.name}={rule} leaves the node, in sums"
@@ -56,6 +59,14 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
         if rule not in known
     )
     yield from (f"the risk {risk!r} is accepted" for risk in sorted({*new.accepted} - {*old.accepted}))
+
+
+def _much_later(before: str, after: str) -> bool:
+    """Return whether an expiry moves by more than a year: a server could withhold the next serial as long."""
+    try:
+        return date.fromisoformat(after) - date.fromisoformat(before) > _LONGEST
+    except ValueError:  # Never, or a day that no calendar has.
+        return True
 
 
 def _check_identities(old: Roster, new: Roster) -> None:

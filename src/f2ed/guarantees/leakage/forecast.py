@@ -20,6 +20,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.guarantees.leakage.exposure import Sums, exposure
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.secagg.schemes import AllOrNothing
+from f2ed.protocol.sharding import Sampling
 from f2ed.protocol.sharding.schedule import Batches, EveryKRounds, Schedule
 from f2ed.records import LeakForecast, text
 
@@ -40,6 +41,8 @@ class ScheduleLeak(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     client_dropout: float
     mode: MaskedMode
+    clients_per_round: int | None = None
+    """None where everyone takes part in every round."""
     exposed: int
     """Clients whose own update the sums determine, as far as it is the same in all rounds."""
     first: int | None
@@ -83,6 +86,7 @@ def forecast_leak(
     rounds: int,
     client_dropout: float = 0.0,
     mode: MaskedMode = AllOrNothing.mode,
+    clients_per_round: int | None = None,
     noise: float = 0.3,
     seed: int = 0,
 ) -> ScheduleLeak:
@@ -91,11 +95,14 @@ def forecast_leak(
     `client_dropout` is each client's chance to drop out of a round: all-or-nothing then keeps its shard closed, and the
     dropout-tolerant mode opens the sum of the others, which is one more equation. `noise` is the size of the part of an
     update that changes with each round, relative to the part that stays; with few labels per client little changes.
-    The assignments are examples drawn from `seed`.
+    `clients_per_round` of the clients are drawn for each round, if not all take part. The assignments are examples
+    drawn from `seed`.
     """
-    if rounds < 1 or not 1 <= shards <= clients:
+    taking_part = clients if clients_per_round is None else clients_per_round
+    if rounds < 1 or not 1 <= shards <= taking_part <= clients:
         raise ConfigError(
-            f"{clients} clients in {shards} shards over {rounds} rounds; use 1 round or more, and 1 to {clients} shards"
+            f"{taking_part} of {clients} clients in {shards} shards over {rounds} rounds; use 1 round or more, and "
+            f"1 to {taking_part} shards"
         )
     if not 0 <= client_dropout < 1:
         raise ConfigError(f"a dropout rate of {client_dropout}; it must be at least 0 and below 1")
@@ -106,13 +113,15 @@ def forecast_leak(
         rounds=rounds,
         client_dropout=client_dropout,
         mode=mode,
+        clients_per_round=clients_per_round,
         seed=seed,
     )
     found = exposure(clients, sums)
-    few = _scaled_down(clients, shards, schedule)
+    few = _scaled_down(clients, shards, schedule, taking_part)
     sample = opened_sums(
         clients=few[0],
         shards=few[1],
+        clients_per_round=None if clients_per_round is None else few[2],
         schedule=schedule,
         rounds=rounds,
         client_dropout=client_dropout,
@@ -126,12 +135,13 @@ def forecast_leak(
         rounds=rounds,
         client_dropout=client_dropout,
         mode=mode,
+        clients_per_round=clients_per_round,
         exposed=found.exposed,
         first=found.first,
         last=found.last,
         crowd=found.crowd,
         cosine=float(recovered_cosine(few[0], sample, noise=noise).mean()),
-        single_round_cosine=math.sqrt(shards / clients),
+        single_round_cosine=math.sqrt(shards / taking_part),
     )
 
 
@@ -178,15 +188,24 @@ def opened_sums(
     rounds: int,
     client_dropout: float = 0.0,
     mode: MaskedMode = AllOrNothing.mode,
+    clients_per_round: int | None = None,
     seed: int = 0,
 ) -> Iterator[Sums]:
     """Yield the sums that the server sees in each round of one random example."""
     public = hashlib.sha256(f"f2ed leak {seed}".encode()).digest()
     roster = dict.fromkeys(range(clients), b"")
+    sampling = None
+    if clients_per_round not in (None, clients):
+        sampling = Sampling(roster, per_round=clients_per_round, shards=shards, schedule=schedule, seed=public)
+    epoch_of = schedule if sampling is None else sampling.epoch
     assignment = None
     for number in range(rounds):
-        if assignment is None or schedule(number) != assignment.epoch:
-            assignment = schedule.assign(roster, shards=shards, epoch=schedule(number), seed=public)
+        if assignment is None or epoch_of(number) != assignment.epoch:
+            assignment = (
+                schedule.assign(roster, shards=shards, epoch=schedule(number), seed=public)
+                if sampling is None
+                else sampling(number)
+            )
         members = assignment.shards
         if not client_dropout:
             yield members
@@ -232,13 +251,17 @@ def _opens(present: int, members: int, mode: MaskedMode) -> bool:
     return present >= min(members, scheme_of(mode).quorum(members).min_crowd)
 
 
-def _scaled_down(clients: int, shards: int, schedule: Schedule) -> tuple[int, int]:
-    """Return a smaller federation with shards of the same size, if it would have some tens of them."""
-    size = clients / shards
-    fewer = max(round(_CLIENTS_FOR_COSINE / size), 20)
+def _scaled_down(clients: int, shards: int, schedule: Schedule, taking_part: int) -> tuple[int, int, int]:
+    """Return clients, shards and clients per round of a smaller federation with shards of the same size.
+
+    Where everyone takes part it has some tens of shards; a sample may be a single one.
+    """
+    size = taking_part / shards
+    whole = max(round(_CLIENTS_FOR_COSINE / size), 20)
+    fewer = whole if taking_part == clients else max(1, round(_CLIENTS_FOR_COSINE * shards / clients))
     if clients <= _CLIENTS_FOR_COSINE or fewer >= shards:
-        return clients, shards
+        return clients, shards, taking_part
     smaller = round(fewer * size)
     if isinstance(schedule, Batches):
-        smaller -= smaller % schedule.size
-    return smaller, fewer
+        smaller = max(schedule.size, smaller - smaller % schedule.size)
+    return (smaller if taking_part == clients else round(smaller * clients / taking_part)), fewer, smaller

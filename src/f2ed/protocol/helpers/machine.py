@@ -33,6 +33,7 @@ __all__ = [
     "RoundState",
     "StepInput",
     "begin_job",
+    "continue_job",
     "load",
     "run_step",
     "store",
@@ -171,6 +172,18 @@ def begin_job(policy: bytes, job: str) -> bytes:
     if len(policy) != KEY_BYTES:
         raise ConfigError(f"a policy digest of {len(policy)} bytes; give SHA-256 of the policy")
     return store(HelperState(policy=policy, job=job))
+
+
+def continue_job(
+    policy: bytes,
+    job: str,
+    *,
+    mark: tuple[int, ...],
+    kept: tuple[ClientId, ...] | None,
+    struck: tuple[ClientId, ...] = (),
+) -> bytes:
+    """Return the state of a helper whose earlier rounds are known, as in a simulation that is resumed."""
+    return store(HelperState(policy=policy, job=job, mark=mark, kept=kept, struck=struck))
 
 
 def store(state: HelperState) -> bytes:

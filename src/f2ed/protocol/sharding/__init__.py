@@ -4,6 +4,7 @@ from f2ed.protocol.sharding.assignment import Assignment, AssignShards, ClientId
 from f2ed.protocol.sharding.chain import chain_head, chain_link, check_link
 from f2ed.protocol.sharding.groups import Members, assign_groups, draw_groups, min_union
 from f2ed.protocol.sharding.public_seed import combine, commit
+from f2ed.protocol.sharding.sampling import Sampling, sample_groups
 from f2ed.protocol.sharding.schedule import Batches, EveryKRounds, EveryRound, Fixed, Schedule
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "EveryRound",
     "Fixed",
     "Members",
+    "Sampling",
     "Schedule",
     "assign_groups",
     "assign_shards",
@@ -26,4 +28,5 @@ __all__ = [
     "draw_groups",
     "min_union",
     "roster_hash",
+    "sample_groups",
 ]

@@ -7,7 +7,7 @@ another language computes the same assignment.
 import hashlib
 from collections.abc import Iterator
 
-__all__ = ["shuffled"]
+__all__ = ["drawn", "shuffled"]
 
 _WORD = 2**64
 
@@ -20,6 +20,21 @@ def shuffled(count: int, key: bytes) -> list[int]:
         other = _below(last + 1, words)
         order[last], order[other] = order[other], order[last]
     return order
+
+
+def drawn(count: int, population: int, key: bytes) -> list[int]:
+    """Return so many of the positions 0 … population - 1, in the order drawn; every choice is equally likely.
+
+    The first steps of a shuffle, in which only the places that moved are kept: the cost follows the count alone.
+    """
+    words = _words(key)
+    moved: dict[int, int] = {}
+    found = []
+    for place in range(count):
+        other = place + _below(population - place, words)
+        found.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return found
 
 
 def _words(key: bytes) -> Iterator[int]:

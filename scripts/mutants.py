@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Change the security code in small ways, one at a time, and show which changes no test notices.
 
-    scripts/mutants [--most N] [--seed N] [--children N] [PATTERN …]
+    python scripts/mutants.py [--most N] [--seed N] [--children N] [PATTERN …]
 
-Runs mutmut with the scope in pyproject.toml. All mutants would take many hours, so at most N of each file are run, drawn
+Runs mutmut with the scope in pyproject.toml. All would take many hours, so at most N of each file are run, drawn
 with a seed: a larger N adds to those that were run before. Patterns such as 'f2ed.deployment.pin*' narrow it down; what
 is named by a pattern is run whole unless --most says otherwise.
 """
@@ -20,7 +19,12 @@ from pathlib import Path
 RESULTS = Path("mutants")
 MUTMUT = Path(sys.executable).with_name("mutmut")
 # As mutmut numbers the ends of a run; anything else killed the mutant.
-ENDS = {None: "not run", 0: "survived", 5: "no test", 33: "no test", 34: "skipped", 36: "timeout", -24: "timeout", 24: "timeout"}
+ENDS = {
+    None: "not run",
+    0: "survived",
+    **dict.fromkeys((5, 33), "no test"),
+    **dict.fromkeys((24, 36, 152, 255, -24), "timeout"),
+}
 EVERY = 10**9
 FIRST = "f2ed.protocol.secagg.checks.x_check__mutmut_1"
 """Run to make all mutants, and to find out which tests reach them."""
@@ -42,18 +46,23 @@ def drawn(mutants: dict[str, int | None], patterns: list[str], most: int, seed: 
 
 
 def end_of(code: int | None) -> str:
+    """Return how a mutant ended."""
     return ENDS.get(code, "killed")
 
 
 def run(names: list[str], children: int) -> None:
+    """Run these mutants; mutmut makes all of them first."""
     if subprocess.run([MUTMUT, "run", "--max-children", str(children), *names], check=False).returncode:
         sys.exit("mutmut failed; its reason stands above")
 
 
 def main() -> None:
+    """Draw, run and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*")
-    parser.add_argument("--most", type=int, default=None, help="mutants of each file (default 20, or all that are named)")
+    parser.add_argument(
+        "--most", type=int, default=None, help="mutants of each file (default 20, or all that are named)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--children", type=int, default=2, help="processes at the same time")
     parser.add_argument("--show", action="store_true", help="run nothing; show how the last run ended")
@@ -71,12 +80,14 @@ def main() -> None:
 
 
 def report(sample: dict[str, list[str]]) -> None:
+    """Print a table of all files, and the mutants that no test killed."""
     total: Counter[str] = Counter()
     left = []
     print("| file | mutants | run | killed | survived | no test | timeout |\n|---|---|---|---|---|---|---|")
     for file, mutants in found().items():
         ends = Counter(end_of(mutants[name]) for name in sample[file])
-        left += [f"{end_of(mutants[name])}: {name}" for name in sorted(sample[file]) if end_of(mutants[name]) in ("survived", "no test")]
+        alive = [name for name in sorted(sample[file]) if end_of(mutants[name]) in {"survived", "no test"}]
+        left += [f"{end_of(mutants[name])}: {name}" for name in alive]
         ends["mutants"], ends["run"] = len(mutants), sum(ends.values()) - ends["not run"]
         total.update(ends)
         if ends["run"]:
@@ -86,6 +97,7 @@ def report(sample: dict[str, list[str]]) -> None:
 
 
 def row(name: str, ends: Counter[str]) -> str:
+    """Return a line of the table."""
     shown = ("mutants", "run", "killed", "survived", "no test", "timeout")
     return f"| {name} | " + " | ".join(str(ends[each]) for each in shown) + " |"
 

@@ -1,0 +1,106 @@
+"""The frontier of robust rules: what each costs without an attack, and what its worst attack does."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from f2ed.experiments.file import find, read
+from f2ed.experiments.grid import Cell, expand
+from f2ed.experiments.reproduction.comparison import Table
+from f2ed.experiments.reproduction.outcomes import matched
+from f2ed.experiments.reproduction.quoted import logs_of
+from f2ed.experiments.reproduction.worst_case import Arm
+from f2ed.records import RunLog
+
+__all__ = ["Standing", "measured_frontier", "minimax", "setting_table", "standings", "undominated"]
+
+_NAME, _BASELINE = "frontier", "Mean"
+
+
+class Standing(NamedTuple):
+    """A rule in one setting, in points of percent; accuracy is lost against the plain mean without an attack."""
+
+    setting: str
+    rule: str
+    cost: float
+    """Accuracy lost without an attack; negative where a rule does better than the mean."""
+    lost: float
+    """Accuracy lost under the attack that costs most."""
+    backdoor: float
+    """The largest success of a backdoor."""
+    row: tuple[str, ...] = ()
+    """What a table shows: without an attack, the worst accuracy and the worst backdoor, each with its attack."""
+
+    @property
+    def worst(self) -> float:
+        """The largest harm of all three."""
+        return max(self.cost, self.lost, self.backdoor)
+
+
+def measured_frontier(results: Path) -> list[Standing]:
+    """Return the standing of each rule in each setting that was run against every attack of the file."""
+    cells = expand(read(find(Path(_NAME))))
+    return standings(cells, matched(cells, logs_of(results / _NAME)))
+
+
+def standings(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Standing]:
+    """Return the standings, by setting and in the order of the file; rules that lack an attack are left out."""
+    arms: dict[str, dict[str, Arm]] = defaultdict(lambda: defaultdict(Arm))
+    for cell in cells:
+        if (log := found.get(cell.slug)) is not None:
+            arms[_setting(cell)][cell.arm["estimator"]].add(cell, log)
+    attacks = {cell.arm["attack"] for cell in cells}
+    return [
+        _standing(setting, rule, arm, rules[_BASELINE].accuracy["none"].mean)
+        for setting, rules in arms.items()
+        for rule, arm in rules.items()
+        if attacks == arm.accuracy.keys() and "none" in rules.get(_BASELINE, Arm()).accuracy
+    ]
+
+
+def _setting(cell: Cell) -> str:
+    data = cell.arm.get("data") or str(cell.experiment.data.__struct_config__.tag)
+    alone = "" if cell.experiment.sharded else ", no shards"
+    return f"{data}, {cell.arm['partition']}{alone}"
+
+
+def _standing(setting: str, rule: str, arm: Arm, baseline: float) -> Standing:
+    honest, lowest = arm.accuracy["none"], arm.accuracy[arm.attacks[0]]
+    backdoor = max((success.mean for success in arm.success.values()), default=0.0)
+    row = honest.text(), arm.lowest(len(arm.attacks)), arm.largest()
+    cost, lost = 100 * (baseline - honest.mean), 100 * (baseline - lowest.mean)
+    return Standing(setting, rule, cost, lost, 100 * backdoor, row)
+
+
+def minimax(every: Sequence[Standing]) -> list[tuple[str, float]]:
+    """Return the rules with their largest harm over all settings, least first; only rules that have them all."""
+    settings = {each.setting for each in every}
+    by_rule: dict[str, list[Standing]] = defaultdict(list)
+    for each in every:
+        by_rule[each.rule].append(each)
+    whole = {rule: found for rule, found in by_rule.items() if {each.setting for each in found} == settings}
+    worst = {rule: max(each.worst for each in found) for rule, found in whole.items()}
+    return sorted(worst.items(), key=lambda item: (item[1], sum(each.worst for each in whole[item[0]])))
+
+
+def undominated(every: Sequence[Standing]) -> list[Standing]:
+    """Return the standings of one setting that no other beats in worst accuracy and worst backdoor at once."""
+    return [
+        each
+        for each in every
+        if not any(
+            other.lost <= each.lost
+            and other.backdoor <= each.backdoor
+            and (other.lost, other.backdoor) != (each.lost, each.backdoor)
+            for other in every
+        )
+    ]
+
+
+def setting_table(every: Sequence[Standing], setting: str) -> Table:
+    """Return the rules of one setting, least harm first; those that no other dominates are in bold."""
+    there = sorted((each for each in every if each.setting == setting), key=lambda each: each.worst)
+    best = {each.rule for each in undominated(there)}
+    rows = [(f"**{each.rule}**" if each.rule in best else each.rule, *each.row) for each in there]
+    return Table(setting, ("rule", "no attack", "worst accuracy", "worst backdoor"), tuple(rows))

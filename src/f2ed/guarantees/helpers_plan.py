@@ -1,0 +1,100 @@
+"""The planner for helpers: how many attackers single clients withstand, and in what crowd they hide."""
+
+from math import sqrt
+from typing import final
+
+import msgspec
+
+from f2ed.core.errors import ConfigError
+from f2ed.guarantees.plan_text import count
+from f2ed.guarantees.robustness import check_counts
+from f2ed.protocol.helpers import HelpersProtocol
+from f2ed.records import text
+from f2ed.records.grading import SHARDS_PER_ATTACKER, Region, region
+
+__all__ = ["HelpersPlan", "plan_helpers"]
+
+_UPLOAD_BYTES = 8
+"""For each parameter."""
+
+
+@final
+class HelpersPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the planner found for helpers."""
+
+    clients: int
+    malicious: int
+    min_crowd: int
+    """The smallest sum that may be opened."""
+    tolerated: int
+    """The most malicious clients that the theorem covers."""
+    region: Region
+    expected_crowd: int
+    """Clients in the sum if the rule rejects as many as there are malicious ones, each in a group of its own."""
+    worst_crowd: int
+    """The same if it rejects twice as many, which is the most that FilterL2 takes away."""
+    group: int
+    """Over all rounds: the smallest group of clients whose sum is determined; 1 if single clients may be."""
+    cosine: float
+    """Over all rounds: between the server's best guess and a client's round-invariant component."""
+    bytes_per_parameter: int
+    ok: bool
+    verdict: str
+    why: tuple[str, ...]
+
+
+def plan_helpers(
+    *, clients: int, malicious: int, min_crowd: int | None = None, settings: HelpersProtocol | None = None
+) -> HelpersPlan:
+    """Judge a federation of so many clients with helpers."""
+    check_counts(clients, malicious)
+    settings = settings or HelpersProtocol()
+    wanted = min_crowd or settings.crowd_for(clients)
+    if not 1 <= wanted <= clients:
+        raise ConfigError(f"a crowd of {wanted} from {clients} clients; ask for 1 to {clients}")
+    fixed = settings.guard == "groups"
+    lost = settings.size if fixed else 1
+    crowds = [max(0, clients - lost * rejected) for rejected in (malicious, 2 * malicious)]
+    where = region(malicious, clients)
+    group = settings.size if fixed else 1
+    ok = where == "theorem" and crowds[1] >= wanted
+    return HelpersPlan(
+        clients=clients,
+        malicious=malicious,
+        min_crowd=wanted,
+        tolerated=max(0, (clients - 1) // SHARDS_PER_ATTACKER),
+        region=where,
+        expected_crowd=crowds[0],
+        worst_crowd=crowds[1],
+        group=group,
+        cosine=1 / sqrt(group),
+        bytes_per_parameter=_UPLOAD_BYTES,
+        ok=ok,
+        verdict=_verdict(clients, malicious, wanted, crowds[1], where),
+        why=(
+            f"{text.contaminated(malicious, clients, 'updates')}: {text.region(where)}.",
+            _over_rounds(settings),
+            "This holds while no two of server, mixer and judge collude: two of them together see every update.",
+            "The judge, and clients that collude with it, learn the distances between all updates, by name.",
+        ),
+    )
+
+
+def _verdict(clients: int, malicious: int, wanted: int, crowd: int, where: Region) -> str:
+    if where != "theorem":
+        return f"No guarantee: {clients} clients against {count(malicious)} violate 12·m < n."
+    if crowd < wanted:
+        return f"The theorem holds, but a sum may have {crowd} clients, below the min_crowd of {wanted}."
+    return f"Guaranteed: {clients} clients tolerate {count(malicious)}, and a sum has at least {crowd} of them."
+
+
+def _over_rounds(settings: HelpersProtocol) -> str:
+    if settings.guard == "groups":
+        return (
+            f"Over all rounds the server learns sums of whole groups of {settings.size}: cosine "
+            f"{1 / sqrt(settings.size):.2f} with a client. A rejected client takes its group with it."
+        )
+    return (
+        f"Within {settings.epoch} rounds the sums shrink by at least {settings.size} clients. Over several epochs a "
+        "lying server reaches single clients; fixed groups prevent that."
+    )

@@ -1,0 +1,28 @@
+"""The page on data beyond MNIST is what its script writes from the committed records."""
+
+from pathlib import Path
+
+from f2ed.experiments.reproduction.real_data import EXPERIMENTS, real_data_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_what_its_script_writes():
+    assert (ROOT / "docs" / "real_benchmarks.md").read_text(encoding="utf-8") == real_data_page(ROOT / "results")
+
+
+def test_without_records_every_experiment_says_so(tmp_path):
+    page = real_data_page(tmp_path)
+    assert " ".join(page.split()).count("Not run yet") == len(EXPERIMENTS)
+    assert "|" not in page
+
+
+def test_a_table_has_a_row_for_each_rule_and_the_spread_over_seeds():
+    page = real_data_page(ROOT / "results")
+    section = page[page.index("## Adult") :]
+    assert "| rule | no attack | label flip | Min-Max | TMA | Edge |" in section
+    assert [line.split(" |")[0] for line in section.splitlines() if "(" in line and line.startswith("| ")] == [
+        "| Mean",
+        "| FilterL2",
+        "| Fence",
+    ]
