@@ -72,8 +72,7 @@ def test_a_round_that_began_never_begins_again():
     it = Federation()
     numbers = updates(it.ids, SIZE)
     it.run(numbers, terms=it.terms(round_=3))
-    outcome = it.run(numbers, terms=it.terms(round_=3, spot=4))
-    assert "a round is never begun twice" in outcome.aborted
+    assert "a round is never begun twice" in it.run(numbers, terms=it.terms(round_=3, spot=4)).aborted
     assert "a round is never begun twice" in it.run(numbers, terms=it.terms(round_=2)).aborted
 
 
@@ -170,6 +169,42 @@ def test_groups_bound_what_any_number_of_rounds_tells_about_a_client():
     assert len(opened) >= 2
     for group in groups:
         assert all(len({row[i] for i in group}) == 1 for row in opened)
+
+
+def test_the_server_cannot_begin_an_epoch_to_reset_the_guard():
+    it = Federation()
+    numbers = updates(it.ids, SIZE)
+    it.run(numbers)
+    outcome = it.run(numbers, terms=it.terms(round_=10))
+    assert outcome.aborted is None  # as the policy says
+    early = it.terms(round_=11, epoch=2)
+    with pytest.raises(ConfigError, match="round 11 in epoch 2; with 10 rounds in an epoch it belongs to epoch 1"):
+        it.run(numbers, terms=early)
+    for role in (MIXER, JUDGE):
+        assert "it belongs to epoch 1" in refused(it, role, ask.AskOpening(early, MODEL), early)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch_rounds": 1, "epoch": 1},
+        {"step": 0, "groups": ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))},
+        {"step": 3},
+        {"crowd": 3},
+        {"members": tuple(range(9))},
+        {"relay": "full"},
+        {"clip_norm": 2.0},
+        {"tests": 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_terms_stay_the_same_under_one_policy(change):
+    it = Federation()
+    numbers = updates(it.ids, SIZE)
+    it.run(numbers)
+    terms = it.terms(round_=1, **change)
+    for role in (MIXER, JUDGE):
+        assert "only the round changes" in refused(it, role, ask.AskOpening(terms, MODEL), terms)
 
 
 def test_a_spent_round_counts_for_the_guard():
