@@ -93,7 +93,7 @@ def sign(
         Parameter(negative="", help="How much a client's update counts, as in hospital_a=3; at first 1."),
     ] = None,
     weight_cap: Annotated[
-        int | None, Parameter(help="Largest weight that a client may have; at first the largest that is given.")
+        int | None, Parameter(help="Largest weight: clients with more, such as samples, count for this; at first none.")
     ] = None,
     expires: Annotated[str | None, Parameter(help="Last day (UTC) that nodes follow it, as in 2031-12-31.")] = None,
     days: Annotated[int | None, Parameter(help="The same, in days from today; 90 unless given.")] = None,
