@@ -14,7 +14,7 @@ __all__ = ["changed_encoding", "changes", "last_day", "weighted"]
 _DAYS = 90
 _PRINTED_OTHERWISE = {"format", "name", "authority", "serial", "previous", "clients", "gone", "seed", "signature"}
 _PRINTED_OTHERWISE |= {"groups", "history", "draw", "apps", "training"}
-_EMPTY: tuple[object, ...] = ("", b"", (), 0.0)
+_EMPTY: tuple[object, ...] = ("", b"", (), 0.0, msgspec.UNSET)
 
 
 def changed_encoding(
