@@ -115,9 +115,12 @@ def given(*arrays):
 
 
 def test_coordinates_are_the_floats():
-    assert given(named(), named("n", (1, 2), np.int64), named("y", range(6), shape=(2, 3))).coordinates() == 8
+    assert (
+        given(named(), named("n", (1, 2), np.int64), named("y", range(6), shape=(2, 3))).summary().plan().coordinates
+        == 8
+    )
     with pytest.raises(ConfigError, match="without a single array of floats"):
-        given(named("n", (1, 2), np.int64)).coordinates()
+        given(named("n", (1, 2), np.int64)).summary().plan()
     for change in ({"dtype": "int64"}, {"shape": (3,)}, {"stype": "other"}, {"data": b"x"}):
         with pytest.raises(ConfigError, match="'x'"):
             named()._replace(**change).checked()

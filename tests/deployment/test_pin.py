@@ -11,6 +11,7 @@ from f2ed.deployment.pin import Pin, accept_weaker
 from f2ed.deployment.roster import Entry, Roster, SignedEncoding, TrainingRules, revised, signed
 from f2ed.deployment.roster.parts import Gone, Grouping
 from f2ed.deployment.roster.steps import JUDGED, weaknesses
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import public_key
 
@@ -163,6 +164,7 @@ WEAKER = {
     "encoding": SignedEncoding(clip_norm=2.0),
     "grouping": Grouping(size=5, malicious=0),
     "mode": "dropout-tolerant",
+    "buffers": Buffers(),
     "agreement": "x25519",
     "training": None,
     "accepted": ("leak",),

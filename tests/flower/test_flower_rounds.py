@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from f2ed import ConfigError, Encoding, FilterL2, OutageError
-from f2ed.flower.arrays import tensor_sizes
+from f2ed.flower.arrays import update_plan
 from f2ed.flower.wire import reply_bytes, reply_content
 from tests.flower.fake_grid import (
     FakeGrid,
@@ -49,7 +49,7 @@ def test_a_model_without_floats_is_refused(federation):
 
 def test_empty_arrays_do_no_harm():
     arrays = ArrayRecord({"empty": Array(np.zeros((0, 3), np.float32)), "bias": Array(np.zeros(3, np.float32))})
-    assert tensor_sizes(arrays) == (3,)
+    assert update_plan(arrays, None, clip_value=1.0).sizes == (3,)
 
 
 def test_after_set_up_a_round_is_one_exchange(federation):

@@ -6,7 +6,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.training_rules import Rule, TrainingRules
-from f2ed.flower.arrays import moved
+from f2ed.flower.arrays import moved, update_plan
 from f2ed.flower.handover import arrays_of, clean_context, clean_message, kept_state, train_input
 from f2ed.flower.wire import STATE
 from tests.flower.fake_grid import FakeGrid, fingerprint, model, moved_by, opened, server, vector
@@ -30,7 +30,7 @@ def given():
 
 
 def test_every_array_that_numpy_saves_passes(given):
-    assert given.coordinates() == 6 + 1 + 3
+    assert given.summary().plan().coordinates == 6 + 1 + 3
     for name, array in arrays_of(given).items():
         np.testing.assert_array_equal(array.numpy(), ARRAYS[name])
 
@@ -104,7 +104,8 @@ def test_a_tolerant_shard_does_not_open_a_victim_that_is_told_something_else(fed
 def test_a_model_with_parameters_without_dimensions_is_trained(federation):
     """A temperature, or the logit scale of CLIP, is one number."""
     arrays = ArrayRecord({"scale": Array(np.array(1.5, np.float32)), "half": Array(np.array(2, np.float16)), **model()})
-    record = moved(arrays, np.concatenate([[0.25, 0.5], np.zeros(26)]).astype(np.float32))
+    step = np.concatenate([[0.25, 0.5], np.zeros(26)]).astype(np.float32)
+    record = moved(arrays, step, update_plan(arrays, None, clip_value=1.0))
     assert (record["scale"].shape, record["scale"].dtype, record["scale"].numpy()) == ((), "float32", 1.75)
     assert (record["half"].shape, record["half"].dtype, record["half"].numpy()) == ((), "float16", 2.5)
     grid, _, roster = federation(extra=("scale", "half"))

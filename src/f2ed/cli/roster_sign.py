@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from f2ed.cli.app_options import AppOptions, app_lines
+from f2ed.cli.array_options import ArrayOptions
 from f2ed.cli.roster_keys import Passphrase
 from f2ed.cli.roster_settings import changed_encoding, changes, last_day, weighted
 from f2ed.cli.training_options import TrainingOptions, training_lines
@@ -95,7 +96,7 @@ def sign(
         Parameter(negative="", help="How much a client's update counts, as in hospital_a=3; at first 1."),
     ] = None,
     weight_cap: Annotated[
-        int | None, Parameter(help="Largest weight that a client may have; at first the largest that is given.")
+        int | None, Parameter(help="Largest weight: clients with more, such as samples, count for this; at first none.")
     ] = None,
     expires: Annotated[str | None, Parameter(help="Last day (UTC) that nodes follow it, as in 2031-12-31.")] = None,
     days: Annotated[int | None, Parameter(help="The same, in days from today; 90 unless given.")] = None,
@@ -112,6 +113,7 @@ def sign(
     ] = False,
     apps: AppOptions = AppOptions(),  # noqa: B008  frozen
     training: TrainingOptions = TrainingOptions(),  # noqa: B008  frozen
+    arrays: ArrayOptions = ArrayOptions(),  # noqa: B008  frozen
 ) -> None:
     """Close the list, draw the public seed and sign: from now on nobody can choose who shares a shard, or how.
 
@@ -133,7 +135,7 @@ def sign(
         agreement=before.agreement if agreement is None else agreement,
         expires=last_day(expires, days),
     )
-    draft = training.applied(apps.applied(draft, taken), taken)
+    draft = arrays.applied(training.applied(apps.applied(draft, taken), taken), taken)
     kept = draft.serial > 0
     crowd = min_crowd if min_crowd is not None else draft.min_crowd if kept else 4
     planned = partial(_planned, malicious=malicious or 0, crowd=crowd, accept_no_guarantee=accept_no_guarantee)

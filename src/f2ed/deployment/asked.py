@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.train_input import InputSummary
+from f2ed.protocol.aggregation import Buffers
 
 __all__ = ["ARRAYS", "CONFIG", "OURS", "Asked", "Need", "Reply", "Train", "Vector", "faults_of_the_request"]
 
@@ -89,6 +90,13 @@ class Need(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     stateful: bool
     """Whether the roster accepts that the app keeps a state of its own."""
+    buffers: Buffers | None = None
+    """The roster's rules for buffers: which arrays make up the update, and which stay here."""
+
+    @property
+    def keeps_buffers(self) -> bool:
+        """Whether the node goes on with buffers of its own."""
+        return self.buffers is not None and self.buffers.policy == "local"
 
 
 @final
@@ -102,6 +110,8 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     refused: str = ""
     """The reason, where the node itself refused."""
     stateful: bool = False
+    """As in `Need`."""
+    buffers: Buffers | None = None
     """As in `Need`."""
 
 

@@ -41,6 +41,7 @@ from f2ed.deployment.state_store import FileStore, Store
 from f2ed.deployment.survivor_sets import SurvivorSets
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.deployment.transparency import LogFile
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.dp import Budget
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import unsigned
@@ -143,6 +144,7 @@ def roster_for_tests(
         authority=public_key(authority),
         clients=tuple(Entry(client, f"test-{client}", public_key(_test_key(client))) for client in range(count)),
         training=ANYTHING,
+        buffers=Buffers(),
         accepted=("test",),
     )
     return signed(
@@ -172,9 +174,8 @@ def roster_from(where: str | Path) -> Roster:
         roster = read_roster(Path(where))
         check_signature(roster, roster.authority)
         return roster
-    count, _, rest = str(where).removeprefix(_TEST).partition("/")
-    shards, _, mode = rest.partition("/")
-    mode, _, per_round = mode.partition("/")
+    stated = str(where).removeprefix(_TEST).split("/", 3)
+    count, shards, mode, per_round = stated + [""] * (4 - len(stated))
     try:
         numbers = int(count), int(shards) if shards else max(1, int(count) // 4), int(per_round or 0)
         chosen = msgspec.convert(mode or "auto", ModeChoice)

@@ -170,8 +170,9 @@ class Journal:
         encoding = self._settings.encoding
         if record.clipped:
             _log.warning(
-                "f2ed: %s coordinates were clipped at %g, summed over the clients; if these are honest, the model is "
-                "damaged: sign the roster with a larger --clip-value",
+                "f2ed: %s coordinates were clipped at %g, or at the clip of their array, summed over the clients; if "
+                "these are honest, the model is damaged: sign the roster with a larger --clip-value, --buffer-clip or "
+                "--array-clip",
                 record.clipped,
                 encoding.clip_value,
             )

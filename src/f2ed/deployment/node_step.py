@@ -22,7 +22,7 @@ from f2ed.deployment.running_app import running_app
 from f2ed.deployment.state_store import Kept
 from f2ed.deployment.train_input import InputSummary, plain_settings, run_digest
 from f2ed.deployment.training_rules import TRAIN
-from f2ed.protocol.aggregation import check_length, contribution, opening_cost, random_words
+from f2ed.protocol.aggregation import UpdatePlan, check_length, contribution, opening_cost, random_words
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Opening, Terms, Words, encapsulate, read_request, respond, write
 
@@ -76,7 +76,7 @@ def _answer(me: Identity, launched: Mapping[str, str], asked: Asked, train: Trai
     if asked.kind != TRAIN:
         asked.check_passed()
         _checked(me, run, asked)
-        return Reply(stateful=me.roster.training.stateful)
+        return Reply(stateful=me.roster.training.stateful, buffers=me.roster.array_rules)
     if not asked.in_protocol:
         raise Refusal("a request to train outside of the protocol; this client sends no plain update")
     if "hello" in asked.fields:
@@ -146,8 +146,8 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
         def update_words(terms: Terms) -> Words:
             if given is None:
                 raise ConfigError("a step that uploads, and its request is not marked as one that asks for an update")
-            coordinates = _agree_to_train(me, run, given, terms)
-            return _trained_words(me, message, terms, coordinates, train)
+            plan = _agree_to_train(me, run, given, terms)
+            return _trained_words(me, message, terms, plan, train)
 
         answer = respond(
             member,
@@ -168,30 +168,33 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
     return answer.reply
 
 
-def _agree_to_train(me: Identity, run: _Run, given: InputSummary, terms: Terms) -> int:
+def _agree_to_train(me: Identity, run: _Run, given: InputSummary, terms: Terms) -> UpdatePlan:
     """Refuse what public data alone rules out, and charge the budget, whether or not training will succeed.
 
-    Returns the number of coordinates that an update must have.
+    Returns what an update must be made of.
     """
     with faults_of_the_request():
-        coordinates = given.coordinates()
-        check_length(terms, coordinates)
+        plan = given.plan(me.roster.array_rules, clip_value=terms.clip_value)
+        check_length(terms, coordinates := plan.coordinates)
     if me.layouts is not None and me.layouts.pin(run.app, given.layout()):
         _log.info("f2ed: from now on this node trains models of layout %s alone", given.layout().hex())
     if me.budget is not None:
         spent = me.budget.pay(opening_cost(terms, coordinates=coordinates, survivors=terms.min_crowd))
         _log.info("f2ed: this node's epsilon is now at most %.3g, of %g", spent, me.budget.dp_epsilon)
-    return coordinates
+    return plan
 
 
-def _trained_words(me: Identity, asked: Asked, terms: Terms, coordinates: int, train: Train) -> Words:
+def _trained_words(me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, train: Train) -> Words:
     """Train and encode the update. If anything fails, return random words: the failure may depend on private data.
 
     The reason goes into this node's log. The server sees an upload like any other, in a sum that cannot be decoded.
     """
     try:
-        change = _whole(train(Need(me.roster.training.stateful)), coordinates)
-        words = contribution(change, me.id, key=_rounding(me, asked, terms))(terms)
+        need = Need(me.roster.training.stateful, me.roster.array_rules)
+        change = _whole(train(need), plan.coordinates)
+        words = contribution(plan.narrowed(change) if plan.scales else change, me.id, key=_rounding(me, asked, terms))(
+            terms
+        )
     except (KeyboardInterrupt, GoneError):
         raise
     except BaseException as error:  # noqa: BLE001  whatever the user's code may raise, SystemExit among it

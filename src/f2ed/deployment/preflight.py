@@ -6,11 +6,12 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.opened import forecast
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.settings import ServerSettings
+from f2ed.estimators import Estimator
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.records import LeakForecast, RunHeader, text
 
-__all__ = ["announce", "check", "leak_forecast", "min_shards", "noise_forecast"]
+__all__ = ["announce", "check", "check_weights", "leak_forecast", "min_shards", "noise_forecast"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -35,6 +36,16 @@ def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee
     for each in wrong:
         _log.warning("f2ed: NO GUARANTEE, as accepted: %s", each)
     return held
+
+
+def check_weights(roster: Roster, estimator: Estimator) -> None:
+    """Refuse an estimator that has no version for the weights that were signed; without any, everyone counts alike."""
+    weights = {entry.weight for entry in roster.clients}
+    if len(weights) > 1 and not estimator.takes_weights():
+        raise ConfigError(
+            f"{estimator.title} is not defined for rows of different weights, and the roster was signed with weights "
+            f"from {min(weights)} to {max(weights)}; use another estimator, such as FilterL2, or sign equal ones"
+        )
 
 
 def min_shards(roster: Roster, malicious: int, given: int | None) -> int:

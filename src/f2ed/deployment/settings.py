@@ -111,6 +111,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "secure": self.secure,
             "roster": {"name": roster.name, "serial": roster.serial, "digest": roster.digest.hex()},
             "server_optimizer": msgspec.to_builtins(self.optimizer),
+            "buffers": msgspec.to_builtins(roster.array_rules),
+            "weights": {entry.name: entry.weight for entry in roster.clients} if roster.weight_cap > 1 else None,
         }
 
 

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.array_header import checked_dtype
+from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 from f2ed.protocol.primitives.crypto import digest
 from f2ed.protocol.primitives.fields import fields, unsigned
 
@@ -78,12 +79,9 @@ class InputSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     config: dict[str, Any]
     """By `plain_settings`: sorted, and of plain types."""
 
-    def coordinates(self) -> int:
-        """Return the number of floats in the arrays; raise `ConfigError` if there are none."""
-        found = sum(each.floats() for each in self.arrays)
-        if not found:
-            raise ConfigError("a model without a single array of floats; there is nothing to average")
-        return found
+    def plan(self, buffers: Buffers | None = None, *, clip_value: float = 1.0) -> UpdatePlan:
+        """Return which arrays make up an update; raise `ConfigError` if none is trained."""
+        return plan_update([(each.name, each.floats()) for each in self.arrays], buffers, clip_value=clip_value)
 
     def layout(self) -> bytes:
         """Return SHA-256 of the names, types and shapes of the arrays, in their order."""
@@ -119,10 +117,6 @@ class TrainInput(NamedTuple):
         """Return what is checked and bound; hashes the data."""
         arrays = tuple(each.header() for each in self.arrays)
         return InputSummary(self.message_type, self.arrays_name, arrays, self.config_name, dict(self.config))
-
-    def coordinates(self) -> int:
-        """As of its summary."""
-        return self.summary().coordinates()
 
     def layout(self) -> bytes:
         """As of its summary."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from f2ed.core.errors import Refusal
+from f2ed.protocol.aggregation import Buffers
 
 __all__ = [
     "ANYTHING",
@@ -161,9 +162,10 @@ ANYTHING = TrainingRules(any_setting=True, any_run_setting=True)
 """For simulations, and where one person runs all parts: any setting is allowed, and still bound."""
 
 
-def check_risks(rules: TrainingRules, accepted: Iterable[str]) -> None:
+def check_risks(rules: TrainingRules, accepted: Iterable[str], buffers: Buffers | None = None) -> None:
     """Raise `ValueError` where rules need a risk that was not accepted."""
-    needed = {"stateful": rules.stateful, "evaluate": len(rules.messages) > 1}
+    local = buffers is not None and buffers.policy == "local"
+    needed = {"stateful": rules.stateful or local, "evaluate": len(rules.messages) > 1}
     if missing := [risk for risk, needs in needed.items() if needs and risk not in accepted]:
         why = {
             "stateful": "the state of one member may differ from the others' without a trace in the masks",

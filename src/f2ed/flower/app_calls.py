@@ -8,10 +8,12 @@ from logging import ERROR, getLogger
 from flwr.app import ArrayRecord, Context, Message
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.asked import Need
 from f2ed.deployment.train_input import TrainInput
-from f2ed.flower.arrays import Vector, update
+from f2ed.flower.arrays import Vector, update, update_plan
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
 from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
+from f2ed.flower.local_buffers import keep_local_buffers, with_local_buffers
 from f2ed.flower.wire import ARRAYS
 
 __all__ = ["Call", "evaluated", "trained_update"]
@@ -19,16 +21,24 @@ __all__ = ["Call", "evaluated", "trained_update"]
 _log = getLogger("f2ed.flower")
 
 
-def trained_update(context: Context, given: TrainInput, train: Call, *, stateful: bool) -> Vector:
-    """Train, and return what changed."""
-    before = arrays_of(given)
-    return update(before, _trained_model(_called(context, given, train, stateful=stateful)))
+def trained_update(context: Context, given: TrainInput, train: Call, need: Need) -> Vector:
+    """Train, and return what changed of the arrays that travel."""
+    mine = with_local_buffers(context, given) if need.keeps_buffers else given
+    before = arrays_of(mine)
+    plan = update_plan(before, need.buffers, clip_value=1.0)
+    after = _trained_model(_called(context, mine, train, stateful=need.stateful))
+    change = update(before, after, plan)
+    if need.keeps_buffers:
+        names = list(before)
+        keep_local_buffers(context, after, [names[place] for place in plan.staying])
+    return change
 
 
-def evaluated(context: Context, given: TrainInput, evaluate: Call, *, stateful: bool) -> Message | None:
+def evaluated(context: Context, given: TrainInput, evaluate: Call, need: Need) -> Message | None:
     """Return the reply of a function whose replies leave in the clear, or None if it failed."""
     try:
-        reply = _called(context, given, evaluate, stateful=stateful)
+        mine = with_local_buffers(context, given) if need.keeps_buffers else given
+        reply = _called(context, mine, evaluate, stateful=need.stateful)
         if not reply.has_error():
             return reply
         _log.log(ERROR, "f2ed: the app's function answered with an error: %s", reply.error.reason)

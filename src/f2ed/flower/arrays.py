@@ -1,7 +1,7 @@
 """The border between Flower's arrays and one vector of floats.
 
-Arrays of floats are part of the update. Any others, such as the counters of a batch normalization, keep the global
-model's values: a mean of integers is not an integer.
+Arrays of floats are part of the update, as far as the roster lets buffers travel. Any others, such as the counters of a
+batch normalization, keep the global model's values: a mean of integers is not an integer.
 """
 
 from typing import Any
@@ -12,29 +12,28 @@ from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Vector
+from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["Vector", "flat", "moved", "tensor_sizes", "update"]
+__all__ = ["Vector", "flat", "moved", "update", "update_plan"]
 
 
-def flat(arrays: ArrayRecord) -> Vector:
-    """Return all floats of a model as one vector, in the order of the record."""
-    parts = [values.ravel() for name, array in arrays.items() if _is_float(values := _values(name, array))]
-    if not parts:
-        raise _no_floats()
+def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: float) -> UpdatePlan:
+    """Return which arrays make up the vector of an update, in which order."""
+    sizes = ((name, _values(name, array)) for name, array in arrays.items())
+    return plan_update(
+        [(name, values.size if _is_float(values) else 0) for name, values in sizes], buffers, clip_value=clip_value
+    )
+
+
+def flat(arrays: ArrayRecord, plan: UpdatePlan) -> Vector:
+    """Return the floats of a model that travel as one vector, in the order of the plan."""
+    names = list(arrays)
+    parts = [_values(name, arrays[name]).ravel() for name in (names[place] for place in plan.places)]
     wide = any(part.dtype == np.float64 for part in parts)
     return np.concatenate(parts).astype(np.float64 if wide else np.float32, copy=False)
 
 
-def tensor_sizes(arrays: ArrayRecord) -> tuple[int, ...]:
-    """Return the sizes of the arrays that make up the vector; empty arrays add nothing to it."""
-    every = (values.size for name, array in arrays.items() if _is_float(values := _values(name, array)))
-    sizes = tuple(size for size in every if size)
-    if not sizes:
-        raise _no_floats()
-    return sizes
-
-
-def update(before: ArrayRecord, after: ArrayRecord) -> Vector:
+def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     """Return what training changed, or raise `ConfigError` if the trained model has other arrays or shapes."""
     if missing := [name for name in before if name not in after]:
         raise ConfigError(f"the trained model lacks {missing[0]!r}; return all arrays that came in")
@@ -44,22 +43,21 @@ def update(before: ArrayRecord, after: ArrayRecord) -> Vector:
         if (found := tuple(after[name].shape)) != (wanted := tuple(before[name].shape)):
             raise ConfigError(f"the trained array {name!r} has shape {found}; the global one has {wanted}")
     in_order = ArrayRecord({name: after[name] for name in before})
-    return flat(in_order) - flat(before)
+    return flat(in_order, plan) - flat(before, plan)
 
 
-def moved(arrays: ArrayRecord, step: Vector) -> ArrayRecord:
-    """Return the model after a step, in its own types."""
-    record, start = ArrayRecord(), 0
-    for name, array in arrays.items():
-        values = _values(name, array)
-        if _is_float(values):
-            piece = step[start : start + values.size].reshape(values.shape)
-            start += values.size
-            # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-            values = np.asarray(values + piece, values.dtype)
-        record[name] = Array(values)
-    if start != len(step):
-        raise ConfigError(f"a step of {len(step)} coordinates for a model of {start}")
+def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
+    """Return the model after a step, in its own types; arrays that do not travel stay as they are."""
+    if plan.coordinates != len(step):
+        raise ConfigError(f"a step of {len(step)} coordinates for a model of {plan.coordinates}")
+    names, start = list(arrays), 0
+    record = ArrayRecord(dict(arrays))
+    for place, size in zip(plan.places, plan.sizes, strict=True):
+        values = _values(names[place], arrays[names[place]])
+        piece = step[start : start + size].reshape(values.shape)
+        start += size
+        # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
+        record[names[place]] = Array(np.asarray(values + piece, values.dtype))
     return record
 
 
@@ -74,7 +72,3 @@ def _values(name: str, array: Array) -> npt.NDArray[Any]:
 
 def _is_float(values: npt.NDArray[Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating))
-
-
-def _no_floats() -> ConfigError:
-    return ConfigError("a model without a single array of floats; there is nothing to average")

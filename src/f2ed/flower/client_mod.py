@@ -66,13 +66,13 @@ def _answered(message: Message, context: Context, call: Call, ask: _Ask) -> Mess
 
     def train(need: Need) -> Vector:
         assert given is not None  # noqa: S101  an update is asked for on an input alone
-        return trained_update(context, given, call, stateful=need.stateful)
+        return trained_update(context, given, call, need)
 
     reply = ask(asked, train)
     if reply.refused or asked.kind == TRAIN:
         return _message(message, reply)
     assert given is not None  # noqa: S101  as for every message of another type
-    answer = evaluated(context, given, call, stateful=reply.stateful)
+    answer = evaluated(context, given, call, Need(reply.stateful, reply.buffers))
     if answer is None:
         return _message(message, ask(msgspec.structs.replace(asked, fault=FAILED), train))
     return Message(answer.content, reply_to=message)

@@ -17,7 +17,7 @@ from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.asked import Asked, faults_of_the_request
 from f2ed.deployment.train_input import NamedArray, Setting, TrainInput, plain_settings
 from f2ed.deployment.training_rules import SERVER_ROUND, SERVERS_OWN, TRAIN, TrainingRules
-from f2ed.flower.wire import ARRAYS, CONFIG, OURS, STATE
+from f2ed.flower.wire import ARRAYS, BUFFERS, CONFIG, OURS, STATE
 
 __all__ = [
     "Call",
@@ -34,6 +34,7 @@ __all__ = [
 _log = getLogger("f2ed.flower")
 
 _TTL = 1e6
+_OWN = (STATE, BUFFERS)
 
 Call = Callable[[Message, Context], Message]
 """The app's function for a message, with the mods after ours."""
@@ -136,11 +137,11 @@ def clean_context(context: Context, *, stateful: bool = False) -> Context:
     The state is empty, unless the roster accepts that it differs between members.
     """
     shown = {name: value for name, value in run_config_of(context).items() if not name.startswith(SERVERS_OWN)}
-    state = {name: copy.deepcopy(record) for name, record in context.state.items() if stateful and name != STATE}
+    state = {name: copy.deepcopy(record) for name, record in context.state.items() if stateful and name not in _OWN}
     return Context(0, 0, dict(context.node_config), RecordDict(state), shown)  # type: ignore[arg-type]
 
 
 def kept_state(context: Context, after: Context) -> RecordDict:
     """Return the state after a function of the app has changed its own part of it."""
-    ours = {name: record for name, record in context.state.items() if name == STATE}
-    return RecordDict({name: record for name, record in after.state.items() if name != STATE} | ours)
+    ours = {name: record for name, record in context.state.items() if name in _OWN}
+    return RecordDict({name: record for name, record in after.state.items() if name not in _OWN} | ours)

@@ -5,7 +5,7 @@ while its sampling, weighting and robust rules have nothing left to do and are r
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Literal, final
 
@@ -169,10 +169,12 @@ def mean_reply(arrays: ArrayRecord, metrics: Mapping[str, int | float], *, round
     return make_message(Metadata(0, "", 0, 0, "", str(round_), time.time(), 1.0, "train"), content)
 
 
-def as_model(returned: ArrayRecord | None, reply: ArrayRecord, before: ArrayRecord) -> ArrayRecord:
+def as_model(
+    returned: ArrayRecord | None, reply: ArrayRecord, before: ArrayRecord, *, trained: Collection[str]
+) -> ArrayRecord:
     """Return the model that a strategy made of the reply, in the types of the model before; None leaves it unchanged.
 
-    Arrays that are not trained (integers) stay as they are in the reply.
+    Arrays that are not trained (integers and buffers) are as in the reply.
     """
     if returned is None:
         return before
@@ -181,15 +183,15 @@ def as_model(returned: ArrayRecord | None, reply: ArrayRecord, before: ArrayReco
     if set(returned) != set(before):
         wrong = min(set(returned) ^ set(before))
         raise ConfigError(f"aggregate_train returned other arrays than the model has ({wrong!r}); return all of them")
-    return ArrayRecord({name: _like(name, returned[name], reply[name], before[name]) for name in before})
+    return ArrayRecord(
+        {name: _like(name, returned[name], before[name]) if name in trained else reply[name] for name in before}
+    )
 
 
-def _like(name: str, found: Array, reply: Array, before: Array) -> Array:
+def _like(name: str, found: Array, before: Array) -> Array:
     values, wanted = found.numpy(), before.numpy()
     if values.shape != wanted.shape:
         raise ConfigError(f"aggregate_train returned {name!r} with shape {values.shape}; the model has {wanted.shape}")
-    if not np.issubdtype(wanted.dtype, np.floating):
-        return reply
     if not np.isfinite(values).all():
         raise ConfigError(f"aggregate_train returned {name!r} with values that are NaN or infinite; lower its rate")
     return Array(np.asarray(values, wanted.dtype))

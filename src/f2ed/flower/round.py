@@ -21,7 +21,7 @@ from f2ed.flower.handover import train_input
 from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, row_weights, shard_means
+from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, UpdatePlan, row_weights, shard_means
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
@@ -58,7 +58,7 @@ class RoundLeader(NamedTuple):
     job: str
     settings: ServerSettings
     step: ServerStep
-    coordinates: int
+    plan: UpdatePlan
     keys: EpochKeys
     log: ServerLog | None = None
     root_fn: RootFn | None = None
@@ -83,21 +83,23 @@ class RoundLeader(NamedTuple):
         late = self._late_replies()
         exchange = self._exchange(progress, attendance, config, deadlines)
         assignment = self.settings.roster.assignment(number)
-        task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.coordinates)
+        task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.plan.coordinates)
         # Each shard has its own deadlines, and none waits for another; meanwhile nodes that come back say hello.
         means, audit = shard_means(
             exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
         )
+        if self.plan.scales:
+            self.plan.widen(means)
         opened = time.monotonic()
         weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
         names = [assignment.name(shard) for shard in audit.opened]
         trained = None if self.root_fn is None else self.root_fn(round_ + 1, progress.arrays)
-        root = None if trained is None else update(progress.arrays, trained)
+        root = None if trained is None else update(progress.arrays, trained, self.plan)
         result = self.step(means, progress.step, round_=round_, weights=weights, names=names, root=root)
         seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
         arrays, metrics = progress.arrays, None
         if result.step is not None:
-            arrays, metrics = self._moved(progress, moved(arrays, result.step), audit, aggregate)
+            arrays, metrics = self._moved(progress, moved(arrays, result.step, self.plan), audit, aggregate)
         if self.log is not None:
             before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
             self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
@@ -126,7 +128,9 @@ class RoundLeader(NamedTuple):
         }
         round_ = progress.round + 1
         returned, metrics = aggregate(round_, [mean_reply(mean, counts, round_=round_)])
-        return as_model(returned, mean, progress.arrays), metrics
+        names = list(progress.arrays)
+        trained = {names[place] for place in self.plan.trained_places}
+        return as_model(returned, mean, progress.arrays, trained=trained), metrics
 
     def check_alone(self, progress: Progress) -> None:
         """Refuse to go on if clients have answered later rounds than this run has led: those of another run."""

@@ -23,7 +23,7 @@ from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
-from f2ed.flower.arrays import tensor_sizes
+from f2ed.flower.arrays import update_plan
 from f2ed.flower.attendance import Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
@@ -32,7 +32,7 @@ from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import ServerStep
+from f2ed.protocol.aggregation import Buffers, ServerStep, UpdatePlan
 from f2ed.records import RoundRecord
 
 __all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
@@ -92,7 +92,7 @@ class RunLeader:
         result = Result(arrays=progress.arrays)
         metrics = _of_record(_evaluated(evaluation.server, progress, result))
         leader = self._leader(grid, progress)
-        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.coordinates)
+        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.plan.coordinates)
         muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
         skipped = 0
         while progress.round < num_rounds:
@@ -155,7 +155,7 @@ class RunLeader:
     def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)
         connection, pace = Connection(grid, self._settings.heads), Pace(malicious=settings.malicious)
-        tensors = tensor_sizes(progress.arrays)
+        plan = self._plan(progress.arrays)
         return RoundLeader(
             connection,
             NodeRegistry(connection, self._roster, job, pace=pace, deadlines=self._settings.deadlines),
@@ -167,16 +167,33 @@ class RunLeader:
             ServerStep(
                 settings.estimator,
                 optimizer=settings.optimizer,
-                tensors=tensors,
+                tensors=plan.sizes,
+                trained=plan.trained,
                 min_rows=settings.min_shards,
                 seed=progress.seed,
             ),
-            sum(tensors),
+            plan,
             {},
             self._settings.log,
             self._settings.root_fn,
             *(() if self._settings.inner is None else (self._settings.inner.weighted_by,)),
         )
+
+    def _plan(self, arrays: ArrayRecord) -> UpdatePlan:
+        """Return what an update is made of, and say what happens to buffers."""
+        rules, clip_value = self._roster.array_rules, self._settings.server.encoding.clip_value
+        found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
+        if found and rules is None:
+            _log.warning(
+                "f2ed: the model has %s buffers (%s …), and the roster has no rule for them: they are clipped at %g "
+                "and judged like weights. Sign it again with f2ed roster sign --buffers average",
+                len(found),
+                found[0],
+                clip_value,
+            )
+        elif found and rules is not None:
+            _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
+        return update_plan(arrays, rules, clip_value=clip_value)
 
     def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
         """Log what the run guarantees, and open its records."""

@@ -142,6 +142,7 @@ class F2ed(Strategy):
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
         assumed = (estimator.assumed_f(signed.round_shards) or 0) if malicious is None else malicious
         preflight.check(signed, assumed, min_crowd, accept_no_guarantee=accept_no_guarantee)
+        preflight.check_weights(signed, estimator)
         settings = ServerSettings(
             roster=signed,
             estimator=estimator,

@@ -10,6 +10,7 @@ from f2ed.deployment.keyfiles import read_private, read_secret, write_new, write
 from f2ed.deployment.roster import App, Entry, Roster, revised, signed, write_roster
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower.bundle import build
+from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.secagg import public_key
 
 __all__ = ["approved", "create_roster", "sign_again"]
@@ -34,6 +35,7 @@ def create_roster(
         authority=public_key(authority),
         clients=tuple(entries[:nodes]),
         apps=approved(apps),
+        buffers=Buffers(),
         training=ANYTHING,  # One person runs all parts, and tries out settings.
     )
     roster = signed(draft, authority, shards=shards, min_crowd=min_crowd, seed=chain)

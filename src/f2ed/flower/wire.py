@@ -13,6 +13,7 @@ from f2ed.protocol.secagg.messages import Refused, decode
 
 __all__ = [
     "ARRAYS",
+    "BUFFERS",
     "CONFIG",
     "OURS",
     "STATE",
@@ -25,6 +26,8 @@ __all__ = [
 
 STATE = "f2ed-state"
 """The record of `context.state` that holds the protocol's own state in simulations."""
+BUFFERS = "f2ed-buffers"
+"""The record of `context.state` that holds the buffers which the roster leaves on each node."""
 
 
 def request_content(

@@ -42,6 +42,8 @@ class SimulationState:
     """With differential privacy, what each client has spent so far."""
     patience: Patience = NOT_STARTED
     """Of early stopping."""
+    buffers: Tensor | None = None
+    """Every client's own buffers, [n, b], where they stay with the clients."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     unopened: tuple[Unopened, ...]
     ledger: Ledger = Ledger()
     patience: Patience = NOT_STARTED
+    buffers: bytes | None = None
+    clients: int = 0
 
 
 def pack(state: SimulationState, digest: str) -> bytes:
@@ -73,6 +77,8 @@ def pack(state: SimulationState, digest: str) -> bytes:
             unopened=state.unopened,
             ledger=state.ledger,
             patience=state.patience,
+            buffers=None if state.buffers is None else _bytes(state.buffers),
+            clients=0 if state.buffers is None else len(state.buffers),
         )
     )
 
@@ -87,6 +93,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         raise ConfigError("the checkpoint belongs to other settings; delete it to start the run from the beginning")
     momentum = _momentum(packed, device)
     step = StepState.from_bytes(packed.step)
+    buffers = None if packed.buffers is None else _tensor(packed.buffers, device).view(packed.clients, -1)
     return SimulationState(
         packed.round,
         _tensor(packed.model, device),
@@ -95,6 +102,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         packed.unopened,
         packed.ledger,
         packed.patience,
+        buffers,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from f2ed.learning import ClientData, ClientMomentum, Cohort, MomentumState, TrainingJob
@@ -73,11 +74,18 @@ class LocalUpdates:
         if first and (known := self._first_rounds.get(settings)) is not None:
             return known
         training = it.training.at(state.round)
-        jobs = [TrainingJob(client, self._data[client], training) for client in clients]
+        jobs = [TrainingJob(client, self._data[client], training, self._own_start(state, client)) for client in clients]
         updates = self._cohort(state.model, jobs, seed=it.seed, round_=state.round)
         if first:
             self._first_rounds.put(settings, updates)
         return updates
+
+    def _own_start(self, state: SimulationState, client: int) -> Tensor | None:
+        """Return the model that a client with buffers of its own starts from; None for the global one."""
+        if state.buffers is None:
+            return None
+        trained = self._cohort.layout.trained
+        return torch.cat((state.model[:trained], state.buffers[client]))
 
     def _attack(
         self, adversary: Adversary, trained: _Trained, own: Tensor | None, state: SimulationState, shards: Shards

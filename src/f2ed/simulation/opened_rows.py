@@ -13,6 +13,7 @@ from f2ed.protocol.aggregation import (
     KeySetup,
     ShardAudit,
     Task,
+    UpdatePlan,
     key_holders,
     row_weights,
     set_up_keys,
@@ -90,9 +91,11 @@ class Sharded:
         assignments: Assignments,
         weights: ClientWeights | None,
         workers: int,
+        plan: UpdatePlan,
     ) -> None:
         self._experiment = experiment
         self._weights = weights
+        self._plan = plan
         self._job = job
         self._assignments = assignments
         self._encoding = encoding(experiment)
@@ -106,15 +109,17 @@ class Sharded:
         digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
         rows = {client: row for row, client in enumerate(self._assignments.clients(round_))}
         self._clients.enroll(rows)
-        exchange = MemoryExchange(
-            self._clients, updates.cpu().numpy(), rows, model=digest, seed=self._experiment.seed, round_=round_
-        )
+        sent = updates.cpu().numpy()
+        sent = self._plan.narrowed(sent) if self._plan.scales else sent
+        exchange = MemoryExchange(self._clients, sent, rows, model=digest, seed=self._experiment.seed, round_=round_)
         task = self._task(round_, digest, updates.shape[1])
         self._begin_epoch(exchange, assignment, task)
         exchange.silent.update(dropped)
         # A copy: after a failure a deployment asks for keys again, but nobody here has lost any.
         keys = dict(self._setup.keys)
         means, audit = shard_means(exchange, assignment, task, keys=keys, threads=self._clients.workers)
+        if self._plan.scales:
+            self._plan.widen(means)
         # Whether the set-up is recorded depends on the round alone: one repeated after an interruption is not.
         if round_ == 0 or self._assignments.epoch(round_ - 1) != assignment.epoch:
             audit = self._setup.charged_to(audit)

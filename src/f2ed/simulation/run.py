@@ -33,6 +33,7 @@ from f2ed.simulation.header import digest, header
 from f2ed.simulation.helped import Helped, unsummed
 from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
+from f2ed.simulation.model_buffers import ModelBuffers
 from f2ed.simulation.opened_rows import OpenedRows, Sharded, Unsharded
 from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
@@ -114,6 +115,8 @@ class Simulation:
         on_cpu = self.device.type == "cpu"
         cohort = Cohort(module, loss=loss, device=self.device, workers=workers if on_cpu else None, notify=notify)
         self._dimension = cohort.layout.dimension
+        self._buffers = ModelBuffers(experiment, cohort.layout)
+        plan = self._buffers.plan
         clients = split_samples(self.data.train, partition)
         self._assignments = Assignments(experiment)
         self.malicious = malicious_clients(experiment, self._assignments(0).shards)
@@ -131,7 +134,7 @@ class Simulation:
         if experiment.helpers is not None:
             self._helped = Helped(experiment, experiment.helpers, self.digest[:16])
         self._open = (
-            Sharded(experiment, self.digest[:16], self._assignments, weights, workers)
+            Sharded(experiment, self.digest[:16], self._assignments, weights, workers, plan)
             if experiment.sharded
             else Unsharded(self._assignments, weights)
         )
@@ -139,7 +142,8 @@ class Simulation:
         self._server_step = ServerStep(
             experiment.estimator,
             optimizer=experiment.server,
-            tensors=cohort.layout.sizes,
+            tensors=plan.sizes,
+            trained=plan.trained,
             seed=seed,
         )
         self._evaluator = Evaluator(module, self.device, workers=workers, loss=loss, metric=experiment.metric)
@@ -150,7 +154,7 @@ class Simulation:
             name=name or self.digest[:8],
             arm=arm or {},
             device=self.device,
-            dimension=self._dimension,
+            dimension=plan.coordinates,
             malicious=self.malicious,
             partition=partition,
             labeled=loss.labeled(data),
@@ -163,12 +167,12 @@ class Simulation:
         momentum = None
         if self.experiment.client_momentum is not None:
             momentum = MomentumState()
-        return SimulationState(0, self._first_model, momentum=momentum)
+        return SimulationState(0, self._first_model, momentum=momentum, buffers=self._buffers.first(self._first_model))
 
     def model(self, state: SimulationState) -> nn.Module:
         """Return the model of a state, on the CPU and ready to predict."""
         model = copy.deepcopy(self._module)
-        load(model, state.model.cpu())
+        load(model, self._buffers.evaluated(state.model, state.buffers).cpu())
         return model.eval()
 
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
@@ -189,22 +193,25 @@ class Simulation:
         updates, momentum = self._local_updates(state, assignment.shards, watch)
         dropped = self._draw_dropouts(state.round, self._assignments.clients(state.round))
         with watch("sum"):
+            sent = self._buffers.sent(updates)
             opened = (
-                self._open(updates, state.model, state.round, dropped)
+                self._open(sent, state.model, state.round, dropped)
                 if self._helped is None
-                else self._helped(updates, state.model, state.round, dropped, state.unopened)
+                else self._helped(sent, state.model, state.round, dropped, state.unopened)
             )
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
-        del updates
-        root = None if self._root is None else self._root(state)
+        buffers = self._buffers.kept(state.buffers, updates, self._assignments.clients(state.round))
+        del sent, updates
+        root = None if self._root is None else self._root(state)[: self._buffers.plan.coordinates]
         with watch("estimate"):
             result = self._estimated(opened, state, root)
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
-            model = state.model if moved is None else state.model + moved
+            model = state.model if moved is None else self._buffers.moved(state.model, moved)
         with watch("evaluate"):
-            score = self._evaluator.score(model, self.data.test)
-            success = None if self._adversary is None else self._adversary.success(self._evaluator, model)
+            shown = self._buffers.evaluated(model, buffers)
+            score = self._evaluator.score(shown, self.data.test)
+            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown)
         stopping = self.experiment.early_stopping
         after = SimulationState(
             state.round + 1,
@@ -214,6 +221,7 @@ class Simulation:
             (*state.unopened, self._unopened(opened, assignment)),
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
             state.patience if stopping is None else stopping(state.patience, score, state.round),
+            buffers,
         )
         return after, self._record(
             after,

@@ -84,6 +84,8 @@ def check(experiment: Experiment) -> None:
         raise ConfigError("dp: noise is shared by the members of a shard, but there are no shards; state shards")
     if experiment.dp is not None and experiment.clip_norm is None:
         raise ConfigError("dp: noise without an L2 clip; state clip_norm, about the norm of an honest update")
+    if experiment.buffers is not None and experiment.buffers.policy == "local" and experiment.client_momentum:
+        raise ConfigError("client_momentum: it would average the buffers that stay with the clients; leave one out")
     if not experiment.sharded:
         return
     crowd = _about("schedule", lambda: experiment.crowd)

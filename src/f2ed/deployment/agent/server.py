@@ -88,15 +88,15 @@ class Agent:
 
         def train(need: Need) -> Vector:
             send(app, need)
-            return _update(app, asked)
+            return _update(app, asked, need)
 
         send(app, answered(lambda: deployed(self._settings), launched, asked, train))
 
 
-def _update(app: socket.socket, asked: Asked) -> Vector:
+def _update(app: socket.socket, asked: Asked, need: Need) -> Vector:
     """Return the update that an app hands over. A copy: the app cannot change it once it is checked."""
     assert asked.given is not None  # noqa: S101  an update is asked for on an input alone
-    wanted = asked.given.coordinates()
+    wanted = asked.given.plan(need.buffers).coordinates
     answer: Update | Failed = receive(app, Update | Failed, most=_MOST)
     if isinstance(answer, Failed):
         raise ConfigError("training failed; the reason is in the log of the app's process")

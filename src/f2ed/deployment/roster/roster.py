@@ -27,7 +27,7 @@ from f2ed.deployment.roster.parts import (
     Weight,
 )
 from f2ed.deployment.training_rules import TrainingRules, check_risks
-from f2ed.protocol.aggregation import Protocol
+from f2ed.protocol.aggregation import Buffers, Protocol
 from f2ed.protocol.primitives.crypto import digest, verify
 from f2ed.protocol.secagg import MIN_CROWD, MaskedMode
 from f2ed.protocol.secagg.schemes import AllOrNothing
@@ -96,6 +96,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     apps: tuple[App, ...] = ()
     """The apps that nodes may run."""
     training: TrainingRules = TrainingRules()
+    buffers: Buffers | UnsetType = UNSET
+    """What happens to the model's buffers, and at which value single arrays are clipped. Left out in older rosters:
+    there buffers are clipped and judged like weights."""
     agreement: Agreement = "x25519+mlkem768"
     server: bytes = b""
     """The public Ed25519 key that signs the server's log; empty without one."""
@@ -115,7 +118,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ValueError("shards_per_round draws among fixed shards; leave it out, or do not reshard")
         if self.shards_per_round and self.shards and self.shards_per_round > self.shards:
             raise ValueError(f"{self.shards_per_round} shards per round of {self.shards}; draw 1 to {self.shards}")
-        check_risks(self.training, self.accepted)
+        check_risks(self.training, self.accepted, self.array_rules)
         for what in ("id", "name", "key"):
             left = {getattr(entry, what) for entry in self.gone}
             seen: set[object] = set()
@@ -172,6 +175,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             roster=roster_hash(self.keys),
             min_size=max(1, self.min_crowd),
         )
+
+    @property
+    def array_rules(self) -> Buffers | None:
+        """The rules for buffers and single arrays, if any were signed."""
+        return None if isinstance(self.buffers, UnsetType) else self.buffers
 
     @property
     def smallest_shard(self) -> int:

@@ -19,7 +19,7 @@ _MORE = (
     "training.stateful",
 )
 """Weaker if larger."""
-_OTHER = ("mode", "agreement")
+_OTHER = ("mode", "agreement", "buffers")
 """Weaker if it changes: someone has to compare."""
 _LONGEST = timedelta(days=366)
 """How much later than the serial before it a serial may expire without a question."""

@@ -17,7 +17,7 @@ class ResNet18(Model, frozen=True, tag="resnet18"):
     """Eight residual blocks of two convolutions.
 
     `norm = "group"` (at most 32 groups) has no running statistics, works with small batches, and allows clients to be
-    trained together. `norm = "batch"` is the original; its running statistics are sent and averaged like weights.
+    trained together. `norm = "batch"` is the original; `buffers` says what happens to its statistics.
     """
 
     norm: Norm = "group"

@@ -5,6 +5,14 @@ shard could have, is left out with its reason, and the round goes on.
 """
 
 from f2ed.protocol.aggregation.audit import Audit, ShardAudit
+from f2ed.protocol.aggregation.buffers import (
+    BUFFER_NAMES,
+    ArrayClip,
+    BufferPolicy,
+    Buffers,
+    UpdatePlan,
+    plan_update,
+)
 from f2ed.protocol.aggregation.contribution import check_length, contribution, random_words
 from f2ed.protocol.aggregation.conversation import Exchange
 from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
@@ -23,8 +31,12 @@ from f2ed.protocol.aggregation.step import ServerStep, StepResult, StepState
 from f2ed.protocol.aggregation.task import Protocol, Task, opening_cost, row_weights, shard_terms, terms_of
 
 __all__ = [
+    "BUFFER_NAMES",
     "AnyServerOptimizer",
+    "ArrayClip",
     "Audit",
+    "BufferPolicy",
+    "Buffers",
     "EpochKeys",
     "Exchange",
     "FedAdagrad",
@@ -42,10 +54,12 @@ __all__ = [
     "StepResult",
     "StepState",
     "Task",
+    "UpdatePlan",
     "check_length",
     "contribution",
     "key_holders",
     "opening_cost",
+    "plan_update",
     "random_words",
     "robust_secure_mean",
     "row_weights",

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Literal, NamedTuple, final
+from functools import partial
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -114,6 +116,8 @@ class ServerStep:
     """With fewer rows the round is skipped."""
     seed: int = 0
     """Estimators that draw at random draw from a stream of this seed and the round."""
+    trained: int | None = None
+    """The number of leading coordinates that are trained; the rest are buffers. By default all are trained."""
 
     def __call__(
         self,
@@ -136,18 +140,16 @@ class ServerStep:
             return StepResult(None, f"{len(rows)} rows opened, at least {self.min_rows} are required", state)
         if names and len(names) != len(rows):
             raise ConfigError(f"{len(rows)} rows have {len(names)} names; give one to each")
-        previous = _alongside(rows, state.previous)
-        rng = stream(self.seed, "estimator", round_)
+        width, end = rows.shape[1], self._end(rows.shape[1])
+        first = [size for size, stop in zip(self.tensors, accumulate(self.tensors), strict=True) if stop <= end]
+        vectors = {"previous": _alongside(rows, state.previous), "root": _alongside(rows, root)}
+        known = {"reputation": _remembered(state.reputation, names), "weights": weights}
+        use = partial(self._estimated, rows, vectors, known)
         try:
-            estimate = self.estimator(
-                rows,
-                previous=previous,
-                root=_alongside(rows, root),
-                reputation=_remembered(state.reputation, names),
-                tensors=self.tensors,
-                rng=rng,
-                weights=weights,
-            )
+            estimate = use(slice(0, end), first, stream(self.seed, "estimator", round_))
+            if end < width:
+                others = use(slice(end, width), self.tensors[len(first) :], stream(self.seed, "buffers", round_))
+                estimate = replace(estimate, mean=namespace(rows).concatenate((estimate.mean, others.mean)))
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
         return self._moved(estimate, state, rows, round_, names)
@@ -163,14 +165,35 @@ class ServerStep:
     def _moved(
         self, estimate: Estimate, state: StepState, rows: Array, round_: int, names: Sequence[str]
     ) -> StepResult:
+        end = self._end(rows.shape[1])
         # A tensor on the CPU is viewed as NumPy, so that both give the same bits.
-        (mean,), restore = as_matrix(estimate.mean[None])
-        memory = tuple(_like(mean, _alongside(rows, vector)) for vector in state.optimizer.memory)
-        step, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
+        (mean,), restore = as_matrix(estimate.mean[None, :end])
+        memory = tuple(_like(mean, _alongside(rows[:, :end], vector)) for vector in state.optimizer.memory)
+        made, after = self.optimizer(mean, replace(state.optimizer, memory=memory), round_=round_)
+        step = restore(made)
+        if end < rows.shape[1]:  # Buffers are averages: an optimizer that adds them up over rounds would spoil them.
+            step = namespace(rows).concatenate((step, estimate.mean[end:]))
         reputation = dict(state.reputation)
         if estimate.reputation is not None:
             reputation |= zip(names, map(float, estimate.reputation), strict=False)
-        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), restore(step))
+        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), step)
+
+    def _end(self, width: int) -> int:
+        """Return where the trained coordinates end."""
+        return width if self.trained is None else self.trained
+
+    def _estimated(
+        self,
+        rows: Array,
+        vectors: Mapping[str, Array | None],
+        known: Mapping[str, Any],
+        part: slice,
+        tensors: Sequence[int],
+        rng: np.random.Generator,
+    ) -> Estimate:
+        """Estimate some columns on their own."""
+        mine = {name: None if vector is None else vector[part] for name, vector in vectors.items()}
+        return self.estimator(rows[:, part], **mine, **known, tensors=tensors, rng=rng)
 
 
 def _remembered(reputation: Mapping[str, float], names: Sequence[str]) -> npt.NDArray[np.float64] | None:
