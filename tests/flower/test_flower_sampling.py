@@ -133,7 +133,7 @@ def test_signed_nodes_follow_the_sample_over_many_rounds(federation):
 
 
 def test_shards_count_as_the_weights_of_their_members(federation):
-    weights = {client: 1 + client % 3 for client in range(12)}
+    weights = {client: 2 + client % 2 for client in range(12)}
     grid, _, roster = federation(
         count=12, shards=3, fields={"weight_cap": 3, "accepted": ("leak",)}, signed={"weights": weights}
     )
