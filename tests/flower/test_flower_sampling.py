@@ -119,7 +119,7 @@ def test_more_attackers_than_a_round_tolerates_are_refused():
 
 
 def test_more_shards_than_a_round_has_cannot_be_waited_for():
-    with pytest.raises(ConfigError, match="a round of the roster has 4 shards"):
+    with pytest.raises(ConfigError, match="the roster has 4 shards in a round"):
         F2ed(roster=SPEC, estimator=FilterL2(f=1), min_crowd=3, malicious=0, min_shards=5)
 
 
