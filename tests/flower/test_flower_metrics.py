@@ -1,11 +1,15 @@
 """Metrics of clients under masks: the server learns shard means, and a node sends what the authority named."""
 
+import os
+import socket
+
 import msgspec
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message
 
 from f2ed.core.errors import ConfigError, OutageError
+from f2ed.deployment.agent import Agent
 from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower.analytics import histogram
@@ -182,3 +186,18 @@ def test_analytics_that_nobody_answers_end_with_an_error(federation):
 def test_edges_that_make_no_bins_are_refused(edges):
     with pytest.raises(ConfigError, match="make no bins"):
         histogram([1.0], edges)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="needs Linux")
+def test_metrics_go_through_the_nodes_agents_which_cut_them_at_their_ends(federation, tmp_path):
+    grid, nodes, roster = federation(
+        fields=NAMED, measure=lambda *_: {"accuracy": 7.0, "examples": 1.0, "ages": [2.0] * 3}
+    )
+    for node in nodes:
+        path = tmp_path / f"agent_{node.partition}"
+        settings = {name: value for name, value in node.node_config.items() if name.startswith("f2ed-")}
+        Agent(settings, lambda _: bytes(32), uid=os.geteuid()).listen(path)
+        node.node_config = {"partition-id": node.partition, "f2ed-agent": str(path)}
+    found = server(roster, deadline=5.0, train_deadline=5.0).measure(grid)
+    assert found.mean("accuracy") == pytest.approx(1.0, abs=TOLERANCE)
+    assert found.mean("ages") == pytest.approx([2.0] * 3, abs=100 * TOLERANCE)
