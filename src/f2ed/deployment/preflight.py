@@ -55,8 +55,8 @@ def min_shards(roster: Roster, malicious: int, given: int | None) -> int:
     if not 1 <= given <= roster.round_shards:
         sampled = " in a round" if roster.round_shards < roster.shards else ""
         raise ConfigError(
-            f"min_shards = {given}, and the roster has {roster.round_shards} shards{sampled}; choose a number from 1 to "
-            f"{roster.round_shards}, or every round is skipped"
+            f"min_shards = {given}, and the roster has {roster.round_shards} shards{sampled}; choose a number from 1 "
+            f"to {roster.round_shards}, or every round is skipped"
         )
     return given
 
