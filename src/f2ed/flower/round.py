@@ -205,7 +205,7 @@ class RoundLeader(NamedTuple):
         faults = {c: exchange.errors.get(c, why) for c, why in dropped.items() if c in attendance.nodes}
         good = [client for client in attendance.nodes if client not in faults]
         reasons = {client: f"round {round_}: {why}" for client, why in faults.items()}
-        self.registry.suspend(faults, attendance.nodes, reasons)
+        self.registry.suspend(reasons, attendance.nodes, exchange.late)
         for client in self.quarantine.after_round(reasons, good):
             self.pace.forget(client)
 
