@@ -51,7 +51,10 @@ _MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
 
 _OF_FLOWER = {
-    **dict.fromkeys(("fraction_train", "min_train_nodes", "min_available_nodes"), "the roster says who takes part"),
+    **dict.fromkeys(
+        ("fraction_train", "min_train_nodes", "min_available_nodes"),
+        "the roster says who takes part (f2ed roster sign --shards-per-round)",
+    ),
     **dict.fromkeys(("fraction_evaluate", "min_evaluate_nodes"), "clients evaluate only where the roster allows it"),
     **dict.fromkeys(("weighted_by_key",), "weights are public and signed (f2ed roster sign --weight)"),
     **dict.fromkeys(("arrayrecord_key", "configrecord_key"), "the records are called arrays and config"),
@@ -138,7 +141,7 @@ class F2ed(Strategy):
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
         if seed is not None and not 0 <= seed < _MAX_SEED:
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
-        assumed = (estimator.assumed_f(signed.shards) or 0) if malicious is None else malicious
+        assumed = (estimator.assumed_f(signed.round_shards) or 0) if malicious is None else malicious
         preflight.check(signed, assumed, min_crowd, accept_no_guarantee=accept_no_guarantee)
         preflight.check_weights(signed, estimator)
         settings = ServerSettings(
