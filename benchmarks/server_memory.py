@@ -113,7 +113,7 @@ def main():
         write_words(Path(folder), length)
         command = [sys.executable, __file__, "--lead", "--folder", folder, "--coordinates", str(coordinates)]
         command += ["--shards", str(given.shards), *(["--no-budget"] if budget is None else ["--budget", str(budget)])]
-        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()  # noqa: S603  itself
     model = 4 * coordinates
     limit = 3 * model + (budget or 0)
     print(f"{coordinates:,} parameters (a model of {model / 1e9:.2f} GB), {given.shards} shards of {MEMBERS}")

@@ -52,6 +52,7 @@ EXTRA = [
     e.Fence(contamination=0.2, inner=e.DualFilter(0.2)),
     e.Fence(contamination=0.2, cut="nearest"),
     e.Fence(contamination=0.2, select=False),
+    e.Fence(contamination=0.2, select="auto"),
     e.Fence(contamination=0.2, inner=e.HardWeights(e.FilterL2(0.2))),
     e.Fence(contamination=0.2, inner=e.Reputation(e.FilterL2(0.2))),
     e.SignVote(e.Median(), below="reverse"),

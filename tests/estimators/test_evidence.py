@@ -118,6 +118,13 @@ def test_reputation_of_mixed_rows_is_refused():
         e.NNM(0.2, inner=e.Reputation(e.FilterL2(0.2)))(np.eye(6))
 
 
+def test_the_fence_selects_rows_only_where_many_may_be_malicious():
+    X = np.random.default_rng(5).normal(size=(20, 30))
+    few, many = e.Fence(f=3, select="auto")(X), e.Fence(f=4, select="auto")(X)
+    np.testing.assert_array_equal(few.mean, e.Fence(f=3, select=False)(X).mean)
+    np.testing.assert_array_equal(many.mean, e.Fence(f=4)(X).mean)
+
+
 def test_without_selection_the_fence_is_winsorized_over_all_rows():
     X = np.array([[0.0], [1.0], [2.0], [3.0], [100.0]])
     assert e.Fence(f=1, select=False)(X).mean.tolist() == [2.0]

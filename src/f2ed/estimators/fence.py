@@ -18,6 +18,7 @@ from f2ed.estimators.hard_weights import weights_of
 __all__ = ["Fence", "fenced", "heaviest"]
 
 Cut = Literal["winsorize", "trim", "nearest"]
+_MANY = 5  # one malicious row in so many is many
 
 
 class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
@@ -27,7 +28,8 @@ class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
     values of a coordinate and moves those beyond the `drop`-th from either end to it (`cut = "winsorize"`), leaves them
     out (`"trim"`), or averages only the values nearest the median, all but 2 `drop` of them (`"nearest"`: Bulyan with
     another rule inside); drop is f, but at most the share `most` of the rows kept. With `select = false` the fence
-    stands alone, and all rows are kept.
+    stands alone, and all rows are kept; `"auto"` selects if f is at least a fifth of the rows. With few malicious rows
+    the fence alone bounds them, and the first stage would cost honest rows; with many, whole rows have to go first.
 
     The first stage keeps its dimension-free bound on the rows that it keeps. The second is coordinate-wise: what it can
     add to the error grows with the square root of the dimension where honest rows disagree.
@@ -40,12 +42,12 @@ class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
     inner: "registry.AnyEstimator | None" = None
     cut: Cut = "winsorize"
     most: Annotated[float, msgspec.Meta(ge=0, lt=0.5)] = 1 / 3
-    select: bool = True
+    select: bool | Literal["auto"] = True
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh the rows, then sort each column of those kept."""
         f = self.tolerated(rows.n)
-        if not self.select:
+        if not (_MANY * f >= rows.n if self.select == "auto" else self.select):
             weights = np.full(rows.n, 1 / rows.n)
             mean = fenced(rows, np.arange(rows.n), weights, self._drop(f, rows.n), self.cut)
             return Estimate(mean, weights, stopped=f"all {rows.n} rows kept")

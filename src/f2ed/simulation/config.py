@@ -16,6 +16,7 @@ from f2ed.estimators import AnyEstimator
 from f2ed.guarantees import malicious_in_sample, safe_k
 from f2ed.learning import AnyDataset, AnyLoss, AnyModel, AnyPartition, Data, Loss, Training
 from f2ed.learning.datasets import Given
+from f2ed.learning.datasets.given import are_splits
 from f2ed.learning.losses import CROSS_ENTROPY
 from f2ed.learning.models import Mlp
 from f2ed.learning.partition import Iid
@@ -55,8 +56,12 @@ _STAND_INS = {
 }
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
 
-_NUMBERS = {"dp": "noise_multiplier", "early_stopping": "patience"}
-"""Tables for which a number stands, and the setting that it is."""
+_SHORT: dict[str, tuple[Any, str]] = {
+    "buffers": (str, "policy"),
+    "dp": (int | float, "noise_multiplier"),
+    "early_stopping": (int | float, "patience"),
+}
+"""Tables for which a word or a number stands, and the setting that it is."""
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
     "attack": ("none",),
@@ -239,7 +244,7 @@ def _plain(value: Any, name: str) -> Any:
     if is_own(value, name):
         check_hashable(value, name)
         return value
-    if name == "data" and (isinstance(value, tuple | list | Data) or _are_splits(value)):
+    if name == "data" and (isinstance(value, tuple | list | Data) or are_splits(value)):
         value = Given.of(value)
     if name in {"model", "loss", "metric"} and callable(value) and not isinstance(value, msgspec.Struct):
         path = named(value, name)
@@ -248,10 +253,8 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
-    if name == "buffers" and isinstance(value, str):
-        return {"policy": value}
-    if name in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
-        return {_NUMBERS[name]: value}
+    if name in _SHORT and isinstance(value, _SHORT[name][0]) and not isinstance(value, bool):
+        return {_SHORT[name][1]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
     if registry is None:
         return value
@@ -265,11 +268,6 @@ def _plain(value: Any, name: str) -> Any:
         if name == "schedule" and "kind" in value:
             value["type"] = value.pop("kind")
     return value
-
-
-def _are_splits(value: Any) -> bool:
-    """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
-    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value
 
 
 def _with_k(given: dict[str, Any]) -> Experiment:

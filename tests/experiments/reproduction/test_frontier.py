@@ -23,7 +23,11 @@ def grid():
         for attack, settings in ATTACKS.items():
             slug = f"{rule}-{attack}"
             arm = {"estimator": rule, "attack": attack, "partition": "i.i.d."}
-            cells.append(SimpleNamespace(slug=slug, arm=arm, experiment=SimpleNamespace(attack=settings, data=Mnist())))
+            cells.append(
+                SimpleNamespace(
+                    slug=slug, arm=arm, experiment=SimpleNamespace(attack=settings, data=Mnist(), sharded=True)
+                )
+            )
             if attack in ends:
                 accuracy, success = ends[attack]
                 found[slug] = SimpleNamespace(final_accuracy=accuracy, rounds=[SimpleNamespace(success=success)])

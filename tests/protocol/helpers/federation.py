@@ -26,6 +26,7 @@ from f2ed.protocol.primitives.hybrid import encapsulate
 
 POLICY = hashlib.sha256(b"policy").digest()
 MODEL = hashlib.sha256(b"model").digest()
+EPOCH = 10
 RESPOND = {MIXER: respond_as_mixer, JUDGE: respond_as_judge}
 
 
@@ -60,12 +61,13 @@ class Federation:
         self.log = []
         self.counter = 0
 
-    def terms(self, round_=0, epoch=0, **changes):
+    def terms(self, round_=0, **changes):
         stated = {
             "policy": POLICY,
             "job": "job",
-            "epoch": epoch,
+            "epoch": round_ // EPOCH,
             "round": round_,
+            "epoch_rounds": EPOCH,
             "members": self.ids,
             "operators": ("A", "B", "C"),
             "keys": tuple(public_key(self.party_keys[role]) for role in ROLES),

@@ -72,8 +72,7 @@ def test_a_round_that_began_never_begins_again():
     it = Federation()
     numbers = updates(it.ids, SIZE)
     it.run(numbers, terms=it.terms(round_=3))
-    outcome = it.run(numbers, terms=it.terms(round_=3, spot=4))
-    assert "a round is never begun twice" in outcome.aborted
+    assert "a round is never begun twice" in it.run(numbers, terms=it.terms(round_=3, spot=4)).aborted
     assert "a round is never begun twice" in it.run(numbers, terms=it.terms(round_=2)).aborted
 
 
@@ -172,6 +171,42 @@ def test_groups_bound_what_any_number_of_rounds_tells_about_a_client():
         assert all(len({row[i] for i in group}) == 1 for row in opened)
 
 
+def test_the_server_cannot_begin_an_epoch_to_reset_the_guard():
+    it = Federation()
+    numbers = updates(it.ids, SIZE)
+    it.run(numbers)
+    outcome = it.run(numbers, terms=it.terms(round_=10))
+    assert outcome.aborted is None  # as the policy says
+    early = it.terms(round_=11, epoch=2)
+    with pytest.raises(ConfigError, match="round 11 in epoch 2; with 10 rounds in an epoch it belongs to epoch 1"):
+        it.run(numbers, terms=early)
+    for role in (MIXER, JUDGE):
+        assert "it belongs to epoch 1" in refused(it, role, ask.AskOpening(early, MODEL), early)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch_rounds": 1, "epoch": 1},
+        {"step": 0, "groups": ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))},
+        {"step": 3},
+        {"crowd": 3},
+        {"members": tuple(range(9))},
+        {"relay": "full"},
+        {"clip_norm": 2.0},
+        {"tests": 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_terms_stay_the_same_under_one_policy(change):
+    it = Federation()
+    numbers = updates(it.ids, SIZE)
+    it.run(numbers)
+    terms = it.terms(round_=1, **change)
+    for role in (MIXER, JUDGE):
+        assert "only the round changes" in refused(it, role, ask.AskOpening(terms, MODEL), terms)
+
+
 def test_a_spent_round_counts_for_the_guard():
     """A decision that was signed may have been opened, so the judge remembers it even if the mixer never saw it."""
     it = Federation(step=3)
@@ -257,14 +292,14 @@ def test_spot_checks_catch_shifted_sketches_as_often_as_stated():
 
 def test_a_row_that_is_not_the_one_in_the_envelope_is_caught():
     it = Federation(relay="full")
-    true = liars.server_rows.MemoryRows.get
+    true = liars.server_rows.MemoryRows.read
 
-    def get(self, client):
-        row = true(self, client)
+    def read(self, client, start, stop):
+        row = true(self, client, start, stop)
         return add(row, liars.one(row.shape)) if client == 3 else row
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(liars.server_rows.MemoryRows, "get", get)
+        patch.setattr(liars.server_rows.MemoryRows, "read", read)
         outcome = it.run(updates(it.ids, SIZE))
     assert "the masked row of client 3 is not the one in its envelope" in outcome.aborted
 

@@ -187,9 +187,10 @@ def test_a_client_refuses_other_parties_other_jobs_and_old_rounds():
         ({"job": "other"}, "under another policy or job"),
         ({"members": (1, 2, 3, 4, 5)}, "client 0 is not among the members"),
         ({"members": (0, 1, 2, 3, 99)}, "client 99 is not on the roster"),
-        ({"round": 9}, "the opening of the server comes with a signature that does not verify"),
+        ({"crowd": 3}, "only the round changes"),
+        ({}, "the opening of the server comes with a signature that does not verify"),
     ):
-        terms = it.terms(**({"round_": 2} | change)) if "round" not in change else it.terms(round_=9)
+        terms = it.terms(round_=2, **change)
         asked = m.write(ask.AskUpload(terms, message.openings))
         assert why in m.decode((m.Refused,), it.client_reply(0, asked, numbers[0])).reason
 

@@ -15,7 +15,7 @@ from tests.protocol.helpers.vectors import generate
 VECTORS = Path(__file__).parent / "vectors"
 GOOD = json.loads((VECTORS / "good.json").read_text())["rounds"]
 BAD = json.loads((VECTORS / "bad.json").read_text())["to_helper"]
-WIRE = "cf50c7f0eff922affd814b9e8bbeb24cb029d1a634dd11c41f6fa210a5de5157"
+WIRE = "d42c39f1b7f17ea4108c486da89387d1d55ce61f81b2baef8af767b14e7577fb"
 
 
 def name_of(vector):

@@ -61,7 +61,8 @@ def standings(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Standi
 
 def _setting(cell: Cell) -> str:
     data = cell.arm.get("data") or str(cell.experiment.data.__struct_config__.tag)
-    return f"{data}, {cell.arm['partition']}"
+    alone = "" if cell.experiment.sharded else ", no shards"
+    return f"{data}, {cell.arm['partition']}{alone}"
 
 
 def _standing(setting: str, rule: str, arm: Arm, baseline: float) -> Standing:

@@ -9,7 +9,7 @@ from f2ed.learning.datasets.base import Data, Dataset, Notify, Progress, quiet
 from f2ed.learning.datasets.frameworks import is_dataset, paired
 from f2ed.learning.datasets.tables import data_of
 
-__all__ = ["Given"]
+__all__ = ["Given", "are_splits"]
 
 _HELD: dict[str, Data] = {}
 
@@ -25,7 +25,7 @@ class Given(Dataset, frozen=True, tag="given"):
 
         These are map-style sets of torch or of `datasets`; a `DatasetDict` with `train` and `test` counts as two.
         """
-        if isinstance(data, Mapping) and {"train", "test"} <= data.keys():
+        if are_splits(data):
             data = (data["train"], data["test"])
         if isinstance(data, tuple | list) and len(data) == 2 and all(map(is_dataset, data)):
             data = paired(*data)
@@ -46,3 +46,8 @@ class Given(Dataset, frozen=True, tag="given"):
                 f"the data with SHA-256 {self.sha256[:12]}… were given by value in another process; give them again"
             )
         return _HELD[self.sha256]
+
+
+def are_splits(value: Any) -> bool:
+    """Return whether a value holds data sets by split, as the `DatasetDict` of Hugging Face does."""
+    return isinstance(value, Mapping) and {"train", "test"} <= value.keys() and "kind" not in value

@@ -13,7 +13,7 @@ from f2ed.protocol.helpers.keys import check_openings
 from f2ed.protocol.helpers.machine import Answer
 from f2ed.protocol.helpers.messages import Refused, Upload, decode, write
 from f2ed.protocol.helpers.requests import AskUpload
-from f2ed.protocol.helpers.terms import Terms, bind, check, encoding_of
+from f2ed.protocol.helpers.terms import Terms, bind, check, encoding_of, lasting
 from f2ed.protocol.primitives.crypto import KEY_BYTES
 from f2ed.protocol.primitives.hybrid import Encapsulate
 from f2ed.protocol.quantization.encoding import Update, quantize, shorten
@@ -49,6 +49,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     policy: bytes
     job: str
     mark: tuple[int, int]
+    lasting: bytes
+    """The digest of what the first terms said; later ones must say the same."""
 
 
 def encoded(update: Update, *, key: bytes) -> Numbers:
@@ -91,11 +93,13 @@ def respond_as_client(
         now = (terms.epoch, terms.round)
         if state is not None and state.mark >= now:
             raise Refusal(f"epoch and round {now} are not after {state.mark}, which was begun; none is begun twice")
+        if state is not None and state.lasting != lasting(terms):
+            raise Refusal("the terms differ from those of an earlier round; under one policy only the round changes")
         context = bind(terms, client.roster, model)
         check_openings(message.openings, terms, context)
     except PeerError as error:
         return Answer(stored, write(Refused(str(error)[:500])), str(error))
-    after = msgspec.msgpack.encode(_State(client.policy, client.job, now))
+    after = msgspec.msgpack.encode(_State(client.policy, client.job, now, lasting(terms)))
     return Answer(after, write(_upload(message, context, client, numbers, entropy, encapsulate)))
 
 

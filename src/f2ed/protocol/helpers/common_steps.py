@@ -11,7 +11,7 @@ from f2ed.protocol.helpers.keys import PairKeys, check_openings, joint_seed, mak
 from f2ed.protocol.helpers.machine import Accepted, Helper, HelperState, RoundState, StepInput
 from f2ed.protocol.helpers.messages import Accusation, Envelope, Opening, Revealed, SignedSet, Vote
 from f2ed.protocol.helpers.requests import AskOpening, AskReveal, AskSet, AskVote, Request
-from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, Role, Terms, bind, check
+from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, Role, Terms, bind, check, lasting
 from f2ed.protocol.helpers.texts import set_digest, set_text, vote_text
 from f2ed.protocol.primitives.crypto import public_key, same, sign, verify
 from f2ed.protocol.primitives.hybrid import HybridKey
@@ -49,6 +49,8 @@ def open_round(state: HelperState, request: Request, helper: Helper, given: Step
             f"epoch {terms.epoch}, round {terms.round} is not after epoch {state.mark[0]}, round {state.mark[1]}, "
             "which was begun already; a round is never begun twice"
         )
+    if state.lasting and state.lasting != lasting(terms):
+        raise Refusal("the terms differ from those of an earlier round; under one policy only the round changes")
     context = bind(terms, helper.roster, request.model)
     same_epoch = bool(state.mark) and state.mark[0] == terms.epoch
     opening = make_opening(
@@ -64,6 +66,7 @@ def open_round(state: HelperState, request: Request, helper: Helper, given: Step
         state,
         mark=now,
         before=state.mark,
+        lasting=lasting(terms),
         kept=state.kept if same_epoch else None,
         struck=state.struck if same_epoch else (),
         round=RoundState(terms=terms, context=context, seed=given.entropy, half=given.half, openings=(opening,)),

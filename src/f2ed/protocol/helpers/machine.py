@@ -132,6 +132,8 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     """The mark before that one."""
     seen: tuple[int, ...] = ()
     """The latest (epoch, round) that the other helper was seen to open."""
+    lasting: bytes = b""
+    """The digest of what the first terms said; later ones must say the same."""
     kept: tuple[ClientId, ...] | None = None
     """The last survivors of the epoch."""
     struck: tuple[ClientId, ...] = ()

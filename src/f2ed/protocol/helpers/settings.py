@@ -102,6 +102,7 @@ def helper_terms(
         job=job,
         epoch=round_ // settings.epoch,
         round=round_,
+        epoch_rounds=settings.epoch,
         members=ordered,
         coordinates=coordinates,
         clip_norm=clip_norm,

@@ -32,6 +32,7 @@ __all__ = [
     "bind",
     "check",
     "encoding_of",
+    "lasting",
 ]
 
 Role = Literal["server", "mixer", "judge"]
@@ -66,6 +67,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     epoch: Count
     """Strikes, and nested sets of survivors, last an epoch; it never decreases."""
     round: Count
+    epoch_rounds: Annotated[int, Meta(ge=1, le=2**32)]
+    """Rounds of an epoch: it is no choice of the server when survivors may start anew."""
     members: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_MEMBERS)]
     coordinates: Annotated[int, Meta(ge=1, le=MAX_COORDINATES)]
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)]
@@ -117,6 +120,11 @@ def check(terms: Terms) -> None:
         raise ConfigError("the members must be in ascending order, each once")
     if not isfinite(terms.clip_norm):
         raise ConfigError("a clip_norm that is not finite; state about the norm of an honest update")
+    if terms.epoch != terms.round // terms.epoch_rounds:
+        raise ConfigError(
+            f"round {terms.round} in epoch {terms.epoch}; with {terms.epoch_rounds} rounds in an epoch it belongs to "
+            f"epoch {terms.round // terms.epoch_rounds}"
+        )
     if terms.crowd > len(terms.members):
         raise ConfigError(f"a crowd of {terms.crowd} among {len(terms.members)} members; demand at most all of them")
     if terms.crowd < terms.colluders + 2:
@@ -135,6 +143,11 @@ def check(terms: Terms) -> None:
     if 2 * len(terms.members) * STEPS_PER_CLIP >= P:
         raise ConfigError(f"{len(terms.members)} updates of 2^20 steps overflow the field")
     _check_guard(terms)
+
+
+def lasting(terms: Terms) -> bytes:
+    """Return the digest of all that stays the same while a job runs under one policy: everything but the round."""
+    return digest(_VERSION, b"lasting", msgspec.msgpack.encode(msgspec.structs.replace(terms, epoch=0, round=0)))
 
 
 def bind(terms: Terms, roster: Mapping[ClientId, bytes], model: bytes) -> bytes:
