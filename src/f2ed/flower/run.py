@@ -27,7 +27,7 @@ from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
-from f2ed.flower.arrays import update_plan
+from f2ed.flower.arrays import stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
@@ -36,7 +36,7 @@ from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import Buffers, ServerStep, UpdatePlan
+from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import Deployed, RoundRecord
 
 __all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
@@ -208,7 +208,7 @@ class RunLeader:
         spill = self._settings.spill
         connection = Connection(grid, self._settings.heads, sparing=spill is not None)
         pace = Pace(malicious=settings.malicious)
-        plan = self._plan(progress.arrays)
+        plan = stated_plan(progress.arrays, self._roster.array_rules, clip_value=settings.encoding.clip_value)
         if spill is not None:
             spill.check_room(settings.bytes_opened(plan.coordinates))
         return RoundLeader(
@@ -234,24 +234,6 @@ class RunLeader:
             WEIGHTED_BY if self._settings.inner is None else self._settings.inner.weighted_by,
             np.zeros if spill is None else spill,
         )
-
-    def _plan(self, arrays: ArrayRecord) -> UpdatePlan:
-        """Return what an update is made of, and say what happens to buffers; nothing without arrays."""
-        if not arrays:
-            return UpdatePlan((), (), (), 0, ())
-        rules, clip_value = self._roster.array_rules, self._settings.server.encoding.clip_value
-        found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
-        if found and rules is None:
-            _log.warning(
-                "f2ed: the model has %s buffers (%s …), and the roster has no rule for them: they are clipped at %g "
-                "and judged like weights. Sign it again with f2ed roster sign --buffers average",
-                len(found),
-                found[0],
-                clip_value,
-            )
-        elif found and rules is not None:
-            _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
-        return update_plan(arrays, rules, clip_value=clip_value)
 
     def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
         """Log what the run guarantees, and open its records."""

@@ -32,6 +32,7 @@ from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower.attendance import Waits
 from f2ed.flower.handover import check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
+from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
@@ -50,20 +51,6 @@ _log = getLogger("f2ed.flower")
 _DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
-
-_OF_FLOWER = {
-    **dict.fromkeys(
-        ("fraction_train", "min_train_nodes", "min_available_nodes"),
-        "the roster says who takes part (f2ed roster sign --shards-per-round)",
-    ),
-    **dict.fromkeys(("fraction_evaluate", "min_evaluate_nodes"), "clients evaluate only where the roster allows it"),
-    **dict.fromkeys(("weighted_by_key",), "weights are public and signed (f2ed roster sign --weight)"),
-    **dict.fromkeys(("arrayrecord_key", "configrecord_key"), "the records are called arrays and config"),
-    **dict.fromkeys(
-        ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"), "metrics of single clients do not leave the nodes"
-    ),
-}
-"""Settings of Flower's own strategies that have no meaning here, and why."""
 
 
 class F2ed(Strategy):
@@ -123,9 +110,7 @@ class F2ed(Strategy):
         of shards that are in memory; more are in files of `spill_folder`, by default where the checkpoint or records
         are, which vanish with the run.
         """
-        for name in others:
-            why = _OF_FLOWER.get(name, "there is no such setting")
-            raise ConfigError(f"F2ed takes no {name}: {why}; leave it out")
+        refuse_others(others)
         if inner is not None and server_optimizer is not None:
             raise ConfigError("server_optimizer and inner both make a step of the robust mean; give one of them")
         signed = roster if isinstance(roster, Roster) else roster_from(roster)

@@ -96,6 +96,6 @@ def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Hea
 
 
 def _hashed(mean: npt.NDArray[np.float32]) -> bytes:
-    found = hashlib.sha256(mean).digest()
+    found = hashlib.sha256(mean.data).digest()
     forget(mean)
     return found
