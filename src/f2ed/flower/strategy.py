@@ -30,9 +30,9 @@ from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower.attendance import Waits
+from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.handover import check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
-from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
