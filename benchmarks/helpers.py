@@ -154,7 +154,7 @@ def run(clients, coordinates, relay, disk):
             except StopIteration as stop:
                 outcome = stop.value
     if disk is not None:
-        rows.delete()
+        rows.close()
     if outcome.aborted:
         raise SystemExit(outcome.aborted)
     return clock.spent, sizes, largest, len(outcome.kept)

@@ -48,3 +48,10 @@ def test_a_clip_that_is_none_is_refused(rules, text):
 def test_a_buffer_clip_that_is_none_is_refused(rules):
     with pytest.raises(ConfigError, match="clip_value"):
         rules(buffer_clip=-1.0)
+
+
+def test_numbers_of_samples_are_weights_up_to_the_cap(begun):  # noqa: F811  pytest finds it by this name
+    counts = [f"clinic_{client}={1000 + 100 * client}" for client in range(8)]
+    close(begun, shards=2, weight=counts, weight_cap=1200, accept=["leak"])
+    weights = [entry.weight for entry in read_roster(begun / "roster.json").clients]
+    assert weights == [1000, 1100, 1200, 1200, 1200, 1200, 1200, 1200]

@@ -45,7 +45,11 @@ REJECTED = msgspec.structs.replace(
     dp_epsilon={0: 1.5, 1: 2.5},
     ended="2026-01-02T03:06:05+00:00",
     deployed=Deployed(
-        number=6, attempts=("number 5: too few",), late={1: "round 0"}, quarantined={1: "in quarantine for 2 rounds"}
+        number=6,
+        attempts=("number 5: too few",),
+        late={1: "round 0"},
+        quarantined={1: "in quarantine for 2 rounds"},
+        measured={"loss": 0.25, "ages": (1.0, 2.0)},
     ),
 )
 CLOSED = msgspec.structs.replace(GOOD, round=2, weights=(1.0, 0.0), excluded={1: "late"}, clipped=0)

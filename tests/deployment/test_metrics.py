@@ -65,6 +65,7 @@ def test_counters_add_up_the_rounds_and_gauges_show_the_last(run):
     assert found["f2ed_guarantee", 'region="theorem"'] == 0
     assert found["f2ed_dp_epsilon",] == 2.5
     assert found["f2ed_accuracy",] == 0.75
+    assert [each for each in found if each[0] == "f2ed_measured"] == [("f2ed_measured", 'metric="loss"')]
     assert found["f2ed_last_round_timestamp_seconds",] == datetime(2026, 1, 2, 3, 6, 5, tzinfo=UTC).timestamp()
     assert (found["f2ed_running",], found["f2ed_finished",], found["f2ed_waiting",]) == (0, 0, 0)
 

@@ -11,10 +11,11 @@ from tests.protocol.helpers.federation import Federation, updates
 def test_rows_come_back_and_only_their_owner_may_read_them(tmp_path):
     rows = FileRows(tmp_path / "rows", (3, 7), 5)
     rows.put(7, np.arange(5, dtype=np.uint64))
-    assert rows.get(7).tolist() == [0, 1, 2, 3, 4]
-    assert rows.get(3).tolist() == [0] * 5
+    assert rows.read(7, 0, 5).tolist() == [0, 1, 2, 3, 4]
+    assert rows.read(7, 2, 4).tolist() == [2, 3]
+    assert rows.read(3, 0, 5).tolist() == [0] * 5
     assert stat.S_IMODE((tmp_path / "rows").stat().st_mode) == 0o600
-    rows.delete()
+    rows.close()
     assert not (tmp_path / "rows").exists()
 
 
@@ -32,3 +33,10 @@ def test_a_round_from_a_file_is_the_round_from_memory(tmp_path):
     true = file.task
     file.task = lambda terms: true(terms, rows=FileRows(tmp_path / "rows", terms.members, terms.coordinates))
     assert (memory.run(numbers).mean == file.run(numbers).mean).all()
+
+
+def test_a_file_that_was_cut_is_noticed(tmp_path):
+    rows = FileRows(tmp_path / "rows", (3,), 5)
+    (tmp_path / "rows").write_bytes(b"")
+    with pytest.raises(ConfigError, match="shorter than it was"):
+        rows.read(3, 0, 5)

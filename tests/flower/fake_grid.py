@@ -5,7 +5,7 @@ import os
 from types import SimpleNamespace
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
@@ -51,10 +51,11 @@ def trained(arrays, step):
     return ArrayRecord({"weight": Array(weight), "count": Array(np.array([8])), "bias": Array(bias)})
 
 
-def user_app(seen=None, fault=None, extra=(), reply=None):
+def user_app(seen=None, fault=None, extra=(), reply=None, measure=None):
     """An app as users write it, with the one line that protects it.
 
-    It adds 0.01 to the arrays named `extra`, and the records of `reply` to its reply.
+    It adds 0.01 to the arrays named `extra`, and the records of `reply` to its reply. `measure` gives the metrics of a
+    client in a round.
     """
     app = ClientApp(mods=[protect])
 
@@ -73,8 +74,10 @@ def user_app(seen=None, fault=None, extra=(), reply=None):
         return Message(RecordDict({"arrays": after} | (reply or {})), reply_to=message)
 
     @app.evaluate()
-    def evaluate(message, _context):
-        return Message(RecordDict({}), reply_to=message)
+    def evaluate(message, context):
+        round_, client = message.content["config"].get("server-round"), context.node_config["partition-id"]
+        found = {} if measure is None else {"metrics": MetricRecord(measure(client, round_))}
+        return Message(RecordDict(found), reply_to=message)
 
     return app
 

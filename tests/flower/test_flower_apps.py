@@ -1,5 +1,7 @@
 """Apps that people already have, and what the log says of updates that do not fit."""
 
+import time
+
 import numpy as np
 import pytest
 from flwr.client import NumPyClient
@@ -96,3 +98,19 @@ def test_a_node_that_refuses_after_a_failure_is_recorded_as_refusing(federation)
     assert "this node cannot take part" in reasons[1]
     assert reasons[2].startswith("asked again, it refused: this node cannot take part; the reason is in its own log; ")
     assert "before: round 2: upload" in reasons[2]
+
+
+def test_training_that_hangs_costs_one_deadline_and_no_round_after_it(federation):
+    grid, nodes, roster = federation()
+    victim, hung = roster.assignment(0).shards[0][0], []
+
+    def hang(message, reply):
+        if "arrays" in message.content:
+            hung.append(message)
+        return None if hung else reply
+
+    nodes[victim].tamper = hang
+    leader, ended = server(roster, deadline=60.0, train_deadline=0.2, min_deadline=30.0), []
+    leader.start(grid, model(), num_rounds=3, evaluate_fn=lambda *_: ended.append(time.monotonic()))
+    assert ended[-1] - ended[1] < 10, "neither 30 s nor 60 s were waited for its hello"
+    assert [record.dropped[victim].partition(":")[0] for record in leader.records] == ["late"] + ["silent since"] * 2

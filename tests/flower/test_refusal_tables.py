@@ -16,6 +16,7 @@ OF_A_NODE = [
     "deployment/identity.py",
     "deployment/key_memory.py",
     "deployment/layout_pin.py",
+    "deployment/masked_metrics.py",
     "deployment/pin.py",
     "deployment/roster/files.py",
     "deployment/roster/steps.py",

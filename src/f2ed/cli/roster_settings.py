@@ -29,7 +29,7 @@ def changed_encoding(
 
 
 def weighted(before: Roster, weights: Sequence[str], cap: int | None) -> tuple[tuple[Entry, ...], int]:
-    """Return the clients with their weights, given as NAME=K, and the cap."""
+    """Return the clients with their weights, given as NAME=K, and the cap, beyond which nobody counts for more."""
     given: dict[str, int] = {}
     for each in weights:
         name, _, number = each.rpartition("=")
@@ -38,8 +38,10 @@ def weighted(before: Roster, weights: Sequence[str], cap: int | None) -> tuple[t
         given[name] = int(number)
     if unknown := set(given) - {entry.name for entry in before.clients}:
         raise ConfigError(f"no client on the roster is called {min(unknown)}; f2ed roster verify lists all clients")
+    most = inf if cap is None else cap
     clients = tuple(
-        msgspec.structs.replace(entry, weight=given.get(entry.name, entry.weight)) for entry in before.clients
+        msgspec.structs.replace(entry, weight=int(min(most, given.get(entry.name, entry.weight))))
+        for entry in before.clients
     )
     largest = max((entry.weight for entry in clients), default=1)
     return clients, max(largest, before.weight_cap) if cap is None else cap

@@ -51,6 +51,15 @@ class TrainingOptions:
         bool | None, Parameter(help="Let training keep context.state between rounds (with --accept stateful).")
     ] = None
 
+    metric: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A metric that clients send in sums under masks, with its ends, as in loss=0..10, or a list of so "
+            "many numbers, as in ages=0..1000x8; loss= removes it. Repeat it for several.",
+        ),
+    ] = None
+
     def applied(self, draft: Roster, accepted: Iterable[Risk]) -> Roster:
         """Return the draft with the rules to be signed, and the risks that they need."""
         if self == TrainingOptions():
@@ -65,6 +74,7 @@ class TrainingOptions:
             messages=self.message,
             layout=self.layout,
             stateful=self.stateful,
+            metrics=self.metric or (),
         )
         return revised(draft, training=rules, accepted=tuple(dict.fromkeys(accepted)))
 

@@ -14,7 +14,9 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.deployment.train_input import InputSummary
+from f2ed.deployment.training_rules import EVALUATE
 from f2ed.protocol.aggregation import Buffers
 
 __all__ = ["ARRAYS", "CONFIG", "OURS", "Asked", "Need", "Reply", "Train", "Vector", "faults_of_the_request"]
@@ -69,6 +71,11 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         """Whether it holds the protocol's record."""
         return self.records.get(OURS) == _CONFIG_RECORD
 
+    @property
+    def evaluates_masked(self) -> bool:
+        """Whether it is a step of an evaluation whose metrics are summed under masks."""
+        return self.kind == EVALUATE and self.in_protocol
+
     def _check_records(self, expected: Mapping[str, str]) -> None:
         for name, kind in self.records.items():
             if kind != expected.get(name):
@@ -92,6 +99,8 @@ class Need(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Whether the roster accepts that the app keeps a state of its own."""
     buffers: Buffers | None = None
     """The roster's rules for buffers: which arrays make up the update, and which stay here."""
+    metrics: tuple[MetricRule, ...] = ()
+    """What to measure in place of training, in this order; empty where an update is wanted."""
 
     @property
     def keeps_buffers(self) -> bool:

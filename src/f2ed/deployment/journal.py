@@ -83,8 +83,8 @@ def run_header(
         shards=roster.assignment(0).shards,
         mode=settings.mode,
         crowd=settings.crowd,
-        guarantee=msgspec.to_builtins(settings.guarantee(roster.shards)),
-        tolerated=settings.estimator.assumed_f(roster.shards),
+        guarantee=msgspec.to_builtins(settings.guarantee(roster.round_shards)),
+        tolerated=settings.estimator.assumed_f(roster.round_shards),
         dimension=dimension,
         seed=seed or 0,
         forecast=leak_forecast(settings, rounds=rounds),
@@ -131,9 +131,7 @@ class Journal:
     def describe(self, outcome: RoundOutcome, *, round_: int = 0, attempts: tuple[str, ...] = ()) -> RoundRecord:
         """Return the record of a round and charge what it cost; `attempts` at it were skipped before."""
         audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
-        number = self.history.rounds
-        leak = self._leak.observe(OpenedSum.all_of(audit, self._settings.roster, number + 1))
-        self.history = History(self.history.ledger.charge(audit.privacy_costs), number + 1, self._leak.sums)
+        leak = self.charge(audit)
         return _round_record(
             outcome,
             round_=round_,
@@ -143,14 +141,17 @@ class Journal:
             dp_epsilon=self._dp_epsilon(audit),
         )
 
+    def charge(self, audit: Audit) -> LeakReading:
+        """Count what sums that were opened cost: those of a round, or of an evaluation under masks."""
+        number = self.history.rounds
+        leak = self._leak.observe(OpenedSum.all_of(audit, self._settings.roster, number + 1))
+        self.history = History(self.history.ledger.charge(audit.privacy_costs), number + 1, self._leak.sums)
+        return leak
+
     def log(self, record: RoundRecord) -> None:
         """Log a round in one line, and a line for each shard that was not used."""
-        _log.log(
-            INFO if record.skipped is None else WARNING,
-            "f2ed: %s",
-            round_line(self._header, record),
-            extra={"event": "round", "round": record.round + 1},
-        )
+        level, added = INFO if record.skipped is None else WARNING, {"event": "round", "round": record.round + 1}
+        _log.log(level, "f2ed: %s", round_line(self._header, record), extra=added)
         for shard, why in record.excluded.items():
             _log.warning("f2ed: shard %s was not used: %s", shard, why)
         self._warn_of_clipping(record)

@@ -75,6 +75,7 @@ METRICS: dict[str, Metric] = {
     "f2ed_round_seconds_total": Metric("counter", "Duration of all rounds by stage."),
     "f2ed_accuracy": Metric("gauge", "Of the model after the last round, as evaluate_fn measured it."),
     "f2ed_loss": Metric("gauge", "Of the model after the last round, as evaluate_fn measured it."),
+    "f2ed_measured": Metric("gauge", "A metric that the clients measured under masks, as a mean over them."),
     "f2ed_certificate_expiry_timestamp_seconds": Metric("gauge", "When a certificate file expires."),
 }
 """Every metric there is. All have the labels `federation` and `records`, certificates the label `file`."""
@@ -200,6 +201,9 @@ def _about_last(log: RunLog) -> Iterator[Sample]:
         yield Sample("f2ed_guarantee", last.guarantee == region, {"region": region})
     for stage, seconds in _stages([last]).items():
         yield Sample("f2ed_round_seconds", seconds, {"stage": stage})
+    for name, mean in _deployed(last).measured.items():
+        if not isinstance(mean, tuple):
+            yield Sample("f2ed_measured", mean, {"metric": name})
     if last.accuracy is not None:
         yield Sample("f2ed_accuracy", last.accuracy)
     if last.loss is not None:

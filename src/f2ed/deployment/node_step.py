@@ -6,7 +6,7 @@ else stays in its log. Whether training succeeded is not visible from outside.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from logging import ERROR, WARNING, getLogger
 from typing import NamedTuple
 
@@ -18,11 +18,13 @@ from f2ed.deployment.asked import Asked, Need, Reply, Train, Vector, faults_of_t
 from f2ed.deployment.hello import Hello, hello_text
 from f2ed.deployment.identity import Identity
 from f2ed.deployment.log_events import Pen, step_events
+from f2ed.deployment.masked_metrics import MetricRule, encoded_metrics, width
 from f2ed.deployment.running_app import running_app
 from f2ed.deployment.state_store import Kept
 from f2ed.deployment.train_input import InputSummary, plain_settings, run_digest
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.protocol.aggregation import UpdatePlan, check_length, contribution, opening_cost, random_words
+from f2ed.protocol.aggregation.task import agreed_encoding
 from f2ed.protocol.primitives.crypto import sign
 from f2ed.protocol.secagg import Opening, Terms, Words, encapsulate, read_request, respond, write
 
@@ -69,11 +71,14 @@ class _Run(NamedTuple):
 
 def _answer(me: Identity, launched: Mapping[str, str], asked: Asked, train: Train, pen: Pen) -> Reply:
     pen.log = me.log
-    me.roster.training.check_message(asked.kind)
+    if asked.evaluates_masked:
+        me.roster.training.check_evaluation()
+    else:
+        me.roster.training.check_message(asked.kind)
     if asked.fault:
         raise Refusal(asked.fault)
     run = _agreed_run(me, launched, asked)
-    if asked.kind != TRAIN:
+    if asked.kind != TRAIN and not asked.evaluates_masked:
         asked.check_passed()
         _checked(me, run, asked)
         return Reply(stateful=me.roster.training.stateful, buffers=me.roster.array_rules)
@@ -146,8 +151,9 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
         def update_words(terms: Terms) -> Words:
             if given is None:
                 raise ConfigError("a step that uploads, and its request is not marked as one that asks for an update")
-            plan = _agree_to_train(me, run, given, terms)
-            return _trained_words(me, message, terms, plan, train)
+            metrics = me.roster.training.masked_metrics if message.evaluates_masked else ()
+            plan = _agree_to_train(me, run, given, terms, metrics)
+            return _trained_words(me, message, terms, plan, train, metrics)
 
         answer = respond(
             member,
@@ -168,15 +174,17 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
     return answer.reply
 
 
-def _agree_to_train(me: Identity, run: _Run, given: InputSummary, terms: Terms) -> UpdatePlan:
+def _agree_to_train(
+    me: Identity, run: _Run, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]
+) -> UpdatePlan:
     """Refuse what public data alone rules out, and charge the budget, whether or not training will succeed.
 
     Returns what an update must be made of.
     """
     with faults_of_the_request():
-        plan = given.plan(me.roster.array_rules, clip_value=terms.clip_value)
+        plan = _planned(me, given, terms, metrics)
         check_length(terms, coordinates := plan.coordinates)
-    if me.layouts is not None and me.layouts.pin(run.app, given.layout()):
+    if not metrics and me.layouts is not None and me.layouts.pin(run.app, given.layout()):
         _log.info("f2ed: from now on this node trains models of layout %s alone", given.layout().hex())
     if me.budget is not None:
         spent = me.budget.pay(opening_cost(terms, coordinates=coordinates, survivors=terms.min_crowd))
@@ -184,14 +192,25 @@ def _agree_to_train(me: Identity, run: _Run, given: InputSummary, terms: Terms) 
     return plan
 
 
-def _trained_words(me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, train: Train) -> Words:
+def _planned(me: Identity, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]) -> UpdatePlan:
+    """Return what is sent: the arrays that the roster's rules let travel, or the metrics alone."""
+    if metrics:
+        return UpdatePlan((0,), (), (width(metrics),), width(metrics), (1.0,))
+    return given.plan(me.roster.array_rules, clip_value=terms.clip_value)
+
+
+def _trained_words(
+    me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, train: Train, metrics: tuple[MetricRule, ...]
+) -> Words:
     """Train and encode the update. If anything fails, return random words: the failure may depend on private data.
 
     The reason goes into this node's log. The server sees an upload like any other, in a sum that cannot be decoded.
     """
     try:
-        need = Need(me.roster.training.stateful, me.roster.array_rules)
+        need = Need(me.roster.training.stateful, me.roster.array_rules, metrics)
         change = _whole(train(need), plan.coordinates)
+        if metrics:
+            change = encoded_metrics(metrics, change, agreed_encoding(terms, plan.coordinates))
         words = contribution(plan.narrowed(change) if plan.scales else change, me.id, key=_rounding(me, asked, terms))(
             terms
         )
@@ -200,7 +219,8 @@ def _trained_words(me: Identity, asked: Asked, terms: Terms, plan: UpdatePlan, t
     except BaseException as error:  # noqa: BLE001  whatever the user's code may raise, SystemExit among it
         _log.log(ERROR, "f2ed: training failed, so random words leave in place of the update", exc_info=error)
     else:
-        _log.info("f2ed: round %s: an update of %s coordinates leaves masked", terms.round + 1, len(change))
+        what = "metrics" if metrics else "an update"
+        _log.info("f2ed: round %s: %s of %s coordinates leaves masked", terms.round + 1, what, len(change))
         return words
     return random_words(terms, key=os.urandom(32))
 

@@ -6,18 +6,19 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.opened import forecast
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.settings import ServerSettings
+from f2ed.estimators import Estimator
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.dp import NoiseCost, noise_cost
 from f2ed.records import LeakForecast, RunHeader, text
 
-__all__ = ["announce", "check", "leak_forecast", "min_shards", "noise_forecast"]
+__all__ = ["announce", "check", "check_weights", "leak_forecast", "min_shards", "noise_forecast"]
 
 _log = getLogger("f2ed.deployment")
 
 
 def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> Guarantee:
     """Refuse numbers that guarantee nothing, and return what holds."""
-    clients, shards, crowd = len(roster.clients), roster.shards, roster.smallest_shard
+    clients, shards, crowd = roster.round_clients, roster.round_shards, roster.smallest_shard
     held = guarantee(clients=clients, malicious=malicious, shards=shards)
     wrong = []
     if crowd < min_crowd:
@@ -37,14 +38,25 @@ def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee
     return held
 
 
+def check_weights(roster: Roster, estimator: Estimator) -> None:
+    """Refuse an estimator that has no version for the weights that were signed; without any, everyone counts alike."""
+    weights = {entry.weight for entry in roster.clients}
+    if len(weights) > 1 and not estimator.takes_weights():
+        raise ConfigError(
+            f"{estimator.title} is not defined for rows of different weights, and the roster was signed with weights "
+            f"from {min(weights)} to {max(weights)}; use another estimator, such as FilterL2, or sign equal ones"
+        )
+
+
 def min_shards(roster: Roster, malicious: int, given: int | None) -> int:
     """Return how many shards must open; by default two per assumed attacker plus one, and refuse what never happens."""
     if given is None:
-        return min(2 * malicious + 1, roster.shards)
-    if not 1 <= given <= roster.shards:
+        return min(2 * malicious + 1, roster.round_shards)
+    if not 1 <= given <= roster.round_shards:
+        sampled = " in a round" if roster.round_shards < roster.shards else ""
         raise ConfigError(
-            f"min_shards = {given}, and the roster has {roster.shards} shards; choose a number from 1 to "
-            f"{roster.shards}, or every round is skipped"
+            f"min_shards = {given}, and the roster has {roster.round_shards} shards{sampled}; choose a number from 1 "
+            f"to {roster.round_shards}, or every round is skipped"
         )
     return given
 
@@ -73,7 +85,7 @@ def noise_forecast(settings: ServerSettings, *, coordinates: int, rounds: int) -
         coordinates=coordinates,
         members=roster.smallest_shard,
         carriers=protocol.carriers_for(roster.smallest_shard),
-        shards=roster.shards,
+        shards=roster.round_shards,
         rounds=max(rounds, 1),
         colluders=protocol.colluders,
         clear=not settings.secure,

@@ -1,5 +1,6 @@
 """Masked rows in a file: with helpers the server keeps every upload until the end of a round, 8 bytes a parameter."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -7,7 +8,7 @@ from typing import final
 import numpy as np
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.helpers.field import Elements
+from f2ed.protocol.helpers.field import WORD_BYTES, Elements
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["FileRows"]
@@ -15,26 +16,38 @@ __all__ = ["FileRows"]
 
 @final
 class FileRows:
-    """A `RowStore` on disk; the system's cache decides how much of it is in memory. Delete it after the round."""
+    """A `RowStore` on disk, of which nothing stays in this process. Close it after the round: that deletes the file."""
 
     def __init__(self, path: Path, clients: Sequence[ClientId], coordinates: int) -> None:
-        self._path = path
+        self._path, self._coordinates = path, coordinates
         self._place = {client: place for place, client in enumerate(clients)}
-        with path.open("xb") as file:
-            path.chmod(0o600)
-            file.truncate(8 * len(clients) * coordinates)
-        self._rows = np.memmap(path, "<u8", "r+", shape=(len(clients), coordinates))
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.truncate(self._file, WORD_BYTES * len(clients) * coordinates)
 
     def put(self, client: ClientId, row: Elements) -> None:
         """Write a row."""
         if client not in self._place:
             raise ConfigError(f"a row of client {client}, for whom there is no room; name all clients at the start")
-        self._rows[self._place[client]] = row
+        left, at = np.ascontiguousarray(row, "<u8").data.cast("B"), self._at(client, 0)
+        while left:
+            written = os.pwrite(self._file, left, at)
+            left, at = left[written:], at + written
 
-    def get(self, client: ClientId) -> Elements:
-        """Return a row, to be read in part."""
-        return np.asarray(self._rows[self._place[client]])
+    def read(self, client: ClientId, start: int, stop: int) -> Elements:
+        """Return some columns of a row."""
+        out = np.empty(stop - start, "<u8")
+        left, at = out.data.cast("B"), self._at(client, start)
+        while left:
+            count = os.preadv(self._file, [left], at)
+            if not count:
+                raise ConfigError(f"{self._path} is shorter than it was; let nothing clean up its folder")
+            left, at = left[count:], at + count
+        return out
 
-    def delete(self) -> None:
+    def close(self) -> None:
         """Remove the file; what it held is of no use without the clients' seeds."""
+        os.close(self._file)
         self._path.unlink(missing_ok=True)
+
+    def _at(self, client: ClientId, column: int) -> int:
+        return WORD_BYTES * (self._place[client] * self._coordinates + column)

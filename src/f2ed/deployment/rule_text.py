@@ -1,11 +1,12 @@
 """Rules for settings as people write them: `lr=float:0.0001..0.5`, `epochs=int:1,2,5`, `name=str`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.masked_metrics import merged_metrics
 from f2ed.deployment.training_rules import SERVERS_OWN, TRAIN, Kind, Rule, TrainingRules, Value
 
 __all__ = ["changed_rules", "exact_rules", "merged_rules", "parse_rule", "rule_lines"]
@@ -54,6 +55,7 @@ def changed_rules(
     messages: Iterable[str] | None = None,
     layout: str | None = None,
     stateful: bool | None = None,
+    metrics: Sequence[str] = (),
 ) -> TrainingRules:
     """Return rules with what the authority changes; whatever is left out stays. `layout` is in hexadecimal."""
     listed = before.messages if messages is None else (TRAIN, *(each for each in messages if each != TRAIN))
@@ -67,7 +69,8 @@ def changed_rules(
                 "any_run_setting": before.any_run_setting if any_run_setting is None else any_run_setting,
                 "layout": before.layout if layout is None else bytes.fromhex(layout),
                 "stateful": before.stateful if stateful is None else stateful,
-            },
+            }
+            | ({"metrics": named} if (named := merged_metrics(before.masked_metrics, metrics)) else {}),
             TrainingRules,
         )
     except ValueError as error:
@@ -85,6 +88,7 @@ def rule_lines(rules: TrainingRules) -> Iterator[str]:
         if others:
             yield f"any other {what}"
     yield f"layout: {rules.layout.hex() or 'the first that a node trains'}"
+    yield from (f"metric {rule.name}={rule}, in sums under masks" for rule in rules.masked_metrics)
     if rules.stateful:
         yield "training keeps its state between rounds"
 

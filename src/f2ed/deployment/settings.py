@@ -38,6 +38,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: ServerOptimizer = FedAvg()
     """What makes a step of the robust mean."""
 
+    def __post_init__(self) -> None:
+        """Refuse an estimator that cannot use the weights of the roster."""
+        if len({entry.weight for entry in self.roster.clients}) > 1 and not self.estimator.takes_weights():
+            raise ConfigError(
+                f"the roster gives its clients different weights, and {self.estimator.title} is not defined for rows "
+                "of different weights; use another estimator, such as FilterL2, or sign equal weights"
+            )
+
     @property
     def protocol(self) -> Protocol:
         """How the shards are kept secret: as the roster says."""
@@ -69,7 +77,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return what holds with this many open shards; None with none."""
         if not opened:
             return None
-        return guarantee(clients=len(self.roster.clients), malicious=self.malicious, shards=opened)
+        return guarantee(clients=self.roster.round_clients, malicious=self.malicious, shards=opened)
 
     def task(self, job: str, round_: int, *, model: bytes, coordinates: int) -> Task:
         """Return what the clients are asked for in a round, counted from 0: as the roster says.
@@ -91,6 +99,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "clients": len(roster.clients),
             "malicious": self.malicious,
             "shards": roster.shards,
+            "shards_per_round": roster.shards_per_round or None,
             "min_crowd": roster.min_crowd,
             "schedule": msgspec.to_builtins(roster.schedule),
             "estimator": msgspec.to_builtins(self.estimator),
@@ -102,6 +111,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "secure": self.secure,
             "roster": {"name": roster.name, "serial": roster.serial, "digest": roster.digest.hex()},
             "server_optimizer": msgspec.to_builtins(self.optimizer),
+            "buffers": msgspec.to_builtins(roster.array_rules),
+            "weights": {entry.name: entry.weight for entry in roster.clients} if roster.weight_cap > 1 else None,
         }
 
 

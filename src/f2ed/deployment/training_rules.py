@@ -10,9 +10,10 @@ from math import isfinite
 from typing import Annotated, Any, Literal, final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from f2ed.core.errors import Refusal
+from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.protocol.aggregation import Buffers
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 TRAIN = "train"
 """The type of message that asks for an update: no action, since the strategy sends none."""
 EVALUATE = "evaluate"
-"""The type of message that asks to evaluate, which nodes answer in the clear where the roster allows it."""
+"""The type of message that asks to evaluate: under masks, or in the clear where the roster allows that."""
 SERVER_ROUND = "server-round"
 """The setting that the strategy itself sends: the number of the round in this run, from 1."""
 SERVERS_OWN = "f2ed-"
@@ -101,6 +102,8 @@ class TrainingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """SHA-256 of the names, types and shapes of the model's arrays; if empty, each node pins the first that it sees."""
     stateful: bool = False
     """Whether training keeps `context.state` between rounds."""
+    metrics: tuple[MetricRule, ...] | UnsetType = UNSET
+    """What clients measure in an evaluation under masks; left out where there is none."""
 
     def __post_init__(self) -> None:
         """Refuse rules that contradict each other."""
@@ -116,8 +119,23 @@ class TrainingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ValueError(
                 f"the messages {', '.join(self.messages)} lack {TRAIN!r}, without which nothing is learned"
             )
+        if len({rule.name for rule in self.masked_metrics}) < len(self.masked_metrics):
+            raise ValueError("two rules for one metric; give one")
         if len(self.layout) not in {0, 32}:
             raise ValueError(f"a layout of {len(self.layout)} bytes; it is SHA-256, or empty")
+
+    @property
+    def masked_metrics(self) -> tuple[MetricRule, ...]:
+        """The metrics that clients send in sums under masks."""
+        return self.metrics or ()
+
+    def check_evaluation(self) -> None:
+        """Refuse to evaluate under masks where the authority named no metrics."""
+        if not self.masked_metrics:
+            raise Refusal(
+                "a request to evaluate under masks, and the roster names no metrics; the authority allows some with "
+                "f2ed roster sign --metric"
+            )
 
     def check_message(self, kind: str) -> None:
         """Refuse a type of message that is not listed."""

@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, Context, Message
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Need
+from f2ed.deployment.masked_metrics import metric_values
 from f2ed.deployment.train_input import TrainInput
 from f2ed.flower.arrays import Vector, update, update_plan
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
@@ -16,7 +17,7 @@ from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
 from f2ed.flower.local_buffers import keep_local_buffers, with_local_buffers
 from f2ed.flower.wire import ARRAYS
 
-__all__ = ["Call", "evaluated", "trained_update"]
+__all__ = ["Call", "evaluated", "measured", "trained_update"]
 
 _log = getLogger("f2ed.flower")
 
@@ -32,6 +33,16 @@ def trained_update(context: Context, given: TrainInput, train: Call, need: Need)
         names = list(before)
         keep_local_buffers(context, after, [names[place] for place in plan.staying])
     return change
+
+
+def measured(context: Context, given: TrainInput, evaluate: Call, need: Need) -> Vector:
+    """Evaluate, and return the metrics that the roster names; others stay here."""
+    mine = with_local_buffers(context, given) if need.keeps_buffers and given.arrays else given
+    reply = _called(context, mine, evaluate, stateful=need.stateful)
+    if reply.has_error():
+        raise ConfigError("the evaluating function answered with an error")
+    found = {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+    return metric_values(need.metrics, found)
 
 
 def evaluated(context: Context, given: TrainInput, evaluate: Call, need: Need) -> Message | None:

@@ -42,6 +42,10 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     for name in before:
         if (found := tuple(after[name].shape)) != (wanted := tuple(before[name].shape)):
             raise ConfigError(f"the trained array {name!r} has shape {found}; the global one has {wanted}")
+    names = list(before)
+    for name in (names[place] for place in plan.places):
+        if not _is_float(values := _values(name, after[name])):
+            raise ConfigError(f"the trained array {name!r} is of type {values.dtype}; the global one holds floats")
     in_order = ArrayRecord({name: after[name] for name in before})
     return flat(in_order, plan) - flat(before, plan)
 

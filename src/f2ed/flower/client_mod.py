@@ -24,10 +24,10 @@ from f2ed.deployment.agent import AGENT, ask_agent
 from f2ed.deployment.asked import Asked, Need, Reply, Train, Vector
 from f2ed.deployment.node_step import FAILED, NOT_SET_UP, answered
 from f2ed.deployment.training_rules import TRAIN
-from f2ed.flower.app_calls import evaluated, trained_update
+from f2ed.flower.app_calls import evaluated, measured, trained_update
 from f2ed.flower.context import identity_of
 from f2ed.flower.handover import Call, described
-from f2ed.flower.wire import reply_content
+from f2ed.flower.wire import OURS, reply_content
 from f2ed.protocol.secagg import Refused, write
 
 __all__ = ["protect"]
@@ -66,10 +66,12 @@ def _answered(message: Message, context: Context, call: Call, ask: _Ask) -> Mess
 
     def train(need: Need) -> Vector:
         assert given is not None  # noqa: S101  an update is asked for on an input alone
+        if need.metrics:
+            return measured(context, given, call, need)
         return trained_update(context, given, call, need)
 
     reply = ask(asked, train)
-    if reply.refused or asked.kind == TRAIN:
+    if reply.refused or asked.kind == TRAIN or asked.evaluates_masked:
         return _message(message, reply)
     assert given is not None  # noqa: S101  as for every message of another type
     answer = evaluated(context, given, call, Need(reply.stateful, reply.buffers))
@@ -80,7 +82,7 @@ def _answered(message: Message, context: Context, call: Call, ask: _Ask) -> Mess
 
 def _message(message: Message, reply: Reply) -> Message:
     """Return a reply as the sender reads it: the strategy in the protocol's record, any other as Flower's error."""
-    if message.metadata.message_type.partition(".")[0] == TRAIN:
+    if message.metadata.message_type.partition(".")[0] == TRAIN or OURS in message.content.config_records:
         return Message(reply_content(reply.reply, reply.line), reply_to=message)
     reason = f"f2ed: this node refused: {reply.refused}"
     return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, reason), reply_to=message)

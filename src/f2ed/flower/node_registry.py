@@ -7,7 +7,7 @@ that was late or refused says hello again before it is asked for anything else, 
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Mapping
 from logging import INFO, WARNING, getLogger
 from typing import NamedTuple
 
@@ -106,12 +106,19 @@ class NodeRegistry:
             if greeting := self._greetings.pop(reply.metadata.reply_to_message_id, None):
                 self._hear(greeting, reply)
 
-    def suspend(self, clients: Iterable[ClientId], nodes: dict[ClientId, int], why: dict[ClientId, str]) -> None:
-        """Ask clients for nothing before they have said hello again."""
-        for client in clients:
+    def suspend(self, faults: Mapping[ClientId, str], nodes: dict[ClientId, int], late: Container[ClientId]) -> None:
+        """Ask clients for nothing before they have said hello again.
+
+        The next round waits for the hello of those that answered something wrong, but not for those that were late: a
+        node that hangs has cost one deadline already, and takes part again once it answers.
+        """
+        for client, why in faults.items():
             if client in nodes:
-                self._suspended[nodes[client]] = why[client]
-                self._awaited.discard(nodes[client])
+                self._suspended[nodes[client]] = why
+                if client in late:
+                    self._awaited.add(nodes[client])
+                else:
+                    self._awaited.discard(nodes[client])
 
     def resume(self, node: int) -> None:
         """End the suspension of a node that has shown otherwise that it answers."""

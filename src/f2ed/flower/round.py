@@ -9,9 +9,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.journal import RoundOutcome
+from f2ed.deployment.masked_metrics import Measured, read_metrics, width
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.settings import ServerSettings
+from f2ed.deployment.training_rules import EVALUATE, TRAIN
 from f2ed.deployment.transparency import ServerLog
 from f2ed.estimators import Estimator
 from f2ed.flower.arrays import moved, update
@@ -116,6 +118,27 @@ class RoundLeader(NamedTuple):
             metrics=metrics,
         )
 
+    def measure(
+        self, progress: Progress, attendance: Attendance, config: ConfigRecord, deadlines: Deadlines
+    ) -> tuple[Measured, Audit]:
+        """Have the clients evaluate the model under masks; return the means of the shards that opened.
+
+        It is a round of the protocol with a number of its own, and vectors of metrics in place of updates.
+        """
+        number, rules = attendance.number, self.settings.roster.training.masked_metrics
+        exchange = self._exchange(progress, attendance, config, deadlines, EVALUATE)
+        assignment = self.settings.roster.assignment(number)
+        task = self.settings.task(self.job, number, model=exchange.model, coordinates=width(rules))
+        means, audit = shard_means(
+            exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
+        )
+        if self.log is not None:
+            same = train_input(progress.arrays, ConfigRecord()).model()
+            self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=same, after=same)
+        self._count_faults(audit, attendance, exchange, progress.round)
+        survivors = {shard: len(audit.shards[shard].survivors) for shard in audit.opened}
+        return read_metrics(rules, means, task.encoding, survivors), audit
+
     def _moved(
         self, progress: Progress, mean: ArrayRecord, audit: Audit, aggregate: AggregateTrain
     ) -> tuple[ArrayRecord, MetricRecord | None]:
@@ -144,7 +167,12 @@ class RoundLeader(NamedTuple):
             )
 
     def _exchange(
-        self, progress: Progress, attendance: Attendance, config: ConfigRecord, deadlines: Deadlines
+        self,
+        progress: Progress,
+        attendance: Attendance,
+        config: ConfigRecord,
+        deadlines: Deadlines,
+        kind: str = TRAIN,
     ) -> RoundExchange:
         self.pace.begin_round()
         return RoundExchange(
@@ -152,11 +180,12 @@ class RoundLeader(NamedTuple):
             attendance.nodes,
             absent=attendance.absent,
             number=progress.round + 1,  # The protocol counts from 0, Flower's users from 1.
-            model=train_input(progress.arrays, config).digest(self.registry.run_config()),
+            model=train_input(progress.arrays, config, kind).digest(self.registry.run_config()),
             arrays=progress.arrays,
             config=config,
             deadlines=deadlines,
             pace=self.pace,
+            kind=kind,
         )
 
     def _late_replies(self) -> dict[ClientId, str]:
@@ -176,7 +205,7 @@ class RoundLeader(NamedTuple):
         faults = {c: exchange.errors.get(c, why) for c, why in dropped.items() if c in attendance.nodes}
         good = [client for client in attendance.nodes if client not in faults]
         reasons = {client: f"round {round_}: {why}" for client, why in faults.items()}
-        self.registry.suspend(faults, attendance.nodes, reasons)
+        self.registry.suspend(reasons, attendance.nodes, exchange.late)
         for client in self.quarantine.after_round(reasons, good):
             self.pace.forget(client)
 

@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from f2ed.core.errors import ConfigError, OutageError
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
+from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
+from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import update_plan
-from f2ed.flower.attendance import Muster, Waits
+from f2ed.flower.attendance import Attendance, Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
 from f2ed.flower.inner import Inner
@@ -33,7 +35,7 @@ from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import Buffers, ServerStep, UpdatePlan
-from f2ed.records import RoundRecord
+from f2ed.records import Deployed, RoundRecord
 
 __all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
 
@@ -67,6 +69,8 @@ class Evaluation(NamedTuple):
     server: EvaluateFn | None
     clients: EvaluateFn
     """Asks clients, where the roster and the strategy let it."""
+    masked: ConfigRecord | None = None
+    """What clients are given to evaluate under masks; None if they are not asked to."""
 
 
 class RunLeader:
@@ -105,6 +109,9 @@ class RunLeader:
             progress = self._after(progress, arrays, outcome, journal)
             if outcome.result.skipped is None:
                 skipped = 0
+                if evaluation.masked is not None:
+                    attendance = muster(progress.following, finished=progress.round, note=note)
+                    progress = self._measured(progress, leader, attendance, evaluation.masked, journal, result)
                 self._publish(progress, outcome, journal, evaluation, result)
             else:
                 skipped += 1
@@ -126,6 +133,46 @@ class RunLeader:
         else:
             attempt = f"number {outcome.audit.round}, ended {record.ended}: {record.skipped}"
             progress = progress._replace(attempts=(*before.attempts, attempt))
+        if self._settings.checkpoint:
+            checkpoints.save(self._settings.checkpoint, progress, roster=self._roster.name)
+        return progress
+
+    def measure_once(self, grid: Grid, given: ArrayRecord, config: ConfigRecord, note: Note) -> Measured:
+        """Have the clients evaluate once, outside of any round."""
+        progress = Progress(0, given, 0)
+        leader = self._leader(grid, progress)
+        muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
+        attendance = muster(0, finished=0, note=note)
+        found, audit = leader.measure(progress, attendance, config, self._settings.deadlines)
+        if not found.shards:
+            raise OutageError(f"no shard opened, so nothing was measured: {audit.missing}; see the log, and try again")
+        return found
+
+    def _measured(
+        self,
+        progress: Progress,
+        leader: RoundLeader,
+        attendance: Attendance,
+        given: ConfigRecord,
+        journal: Journal,
+        result: Result,
+    ) -> Progress:
+        """Have the clients evaluate under masks; return the progress with what it cost, and what they measured."""
+        assert progress.record is not None  # noqa: S101  a round was led
+        config = ConfigRecord(dict(given) | {SERVER_ROUND: progress.round})
+        found, audit = leader.measure(progress, attendance, config, self._settings.deadlines)
+        journal.charge(audit)
+        means = found.means()
+        if means:
+            _log.info("f2ed: after round %s, over %s clients: %s", progress.round, sum(found.clients.values()), means)
+            result.evaluate_metrics_clientapp[progress.round] = MetricRecord(
+                {**means, "clients": sum(found.clients.values())}
+            )
+        else:
+            _log.warning("f2ed: no shard opened for the evaluation after round %s: %s", progress.round, audit.missing)
+        deployed = msgspec.structs.replace(progress.record.deployed or Deployed(), measured=means)
+        record = msgspec.structs.replace(progress.record, deployed=deployed)
+        progress = progress._replace(history=journal.history, following=audit.round + 1, record=record)
         if self._settings.checkpoint:
             checkpoints.save(self._settings.checkpoint, progress, roster=self._roster.name)
         return progress
@@ -180,7 +227,9 @@ class RunLeader:
         )
 
     def _plan(self, arrays: ArrayRecord) -> UpdatePlan:
-        """Return what an update is made of, and say what happens to buffers."""
+        """Return what an update is made of, and say what happens to buffers; nothing without arrays."""
+        if not arrays:
+            return UpdatePlan((), (), (), 0, ())
         rules, clip_value = self._roster.array_rules, self._settings.server.encoding.clip_value
         found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
         if found and rules is None:

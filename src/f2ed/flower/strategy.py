@@ -21,6 +21,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
+from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.run_lock import sole_run
 from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
@@ -50,7 +51,10 @@ _MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
 
 _OF_FLOWER = {
-    **dict.fromkeys(("fraction_train", "min_train_nodes", "min_available_nodes"), "the roster says who takes part"),
+    **dict.fromkeys(
+        ("fraction_train", "min_train_nodes", "min_available_nodes"),
+        "the roster says who takes part (f2ed roster sign --shards-per-round)",
+    ),
     **dict.fromkeys(("fraction_evaluate", "min_evaluate_nodes"), "clients evaluate only where the roster allows it"),
     **dict.fromkeys(("weighted_by_key",), "weights are public and signed (f2ed roster sign --weight)"),
     **dict.fromkeys(("arrayrecord_key", "configrecord_key"), "the records are called arrays and config"),
@@ -137,8 +141,9 @@ class F2ed(Strategy):
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
         if seed is not None and not 0 <= seed < _MAX_SEED:
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
-        assumed = (estimator.assumed_f(signed.shards) or 0) if malicious is None else malicious
+        assumed = (estimator.assumed_f(signed.round_shards) or 0) if malicious is None else malicious
         preflight.check(signed, assumed, min_crowd, accept_no_guarantee=accept_no_guarantee)
+        preflight.check_weights(signed, estimator)
         settings = ServerSettings(
             roster=signed,
             estimator=estimator,
@@ -184,23 +189,40 @@ class F2ed(Strategy):
 
         The arguments are those of Flower's own strategies; `timeout` replaces the deadline for training, and
         `train_config` may be a function of the round. Clients are asked to evaluate only where the roster allows it and
-        `evaluate_config` is given: a loss reveals something about its data, and it is not masked.
+        `evaluate_config` is given: the metrics that it names leave in sums under masks, after each round.
         """
         if timeout is not None:
             self._run.deadlines = self._run.deadlines._replace(train=timeout)
         configs = scheduled(train_config, num_rounds)
-        check_start(self.roster.training, initial_arrays, configs)
-        self.summary()
-        self._evaluates = evaluate_config is not None and EVALUATE in self.roster.training.messages
-        if evaluate_config is not None and not self._evaluates:
-            _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
         rules, given = self.roster.training, evaluate_config or ConfigRecord()
+        masked = given if evaluate_config is not None and rules.masked_metrics else None
+        check_start(rules, initial_arrays, configs if masked is None else [*configs, masked])
+        self.summary()
+        self._evaluates = evaluate_config is not None and EVALUATE in rules.messages and masked is None
+        if evaluate_config is not None and not self._evaluates and masked is None:
+            _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
         inputs = RoundInputs(partial(self.configure_train, grid=grid), configs, rules)
-        evaluation = Evaluation(evaluate_fn, partial(self._asked_to_evaluate, config=given, grid=grid))
+        evaluation = Evaluation(evaluate_fn, partial(self._asked_to_evaluate, config=given, grid=grid), masked)
         leader = RunLeader(self._run, self.aggregate_train, self.records)
         files = [path for path in (self._run.checkpoint, self._run.records) if path]
         with sole_run(files, grid.run.run_id) as note:
             return leader.lead(grid, initial_arrays, num_rounds, inputs, evaluation, note)
+
+    def measure(self, grid: Grid, arrays: ArrayRecord | None = None, config: ConfigRecord | None = None) -> Measured:
+        """Have the clients evaluate once, under masks and without training: analytics over their data.
+
+        They are given these arrays, a model or nothing, and answer with the metrics that the roster names. Call it in
+        place of `start`. It writes neither records nor a checkpoint; nodes charge their own budgets as for a round.
+        """
+        rules, given = self.roster.training, ArrayRecord() if arrays is None else arrays
+        if self._run.checkpoint is not None or self._run.records is not None:
+            raise ConfigError("measure keeps neither checkpoint nor records; give it an F2ed without them")
+        if not rules.masked_metrics:
+            raise ConfigError("the roster names no metrics; the authority allows some with f2ed roster sign --metric")
+        if arrays is not None:
+            check_start(rules, arrays, [config or ConfigRecord()])
+        leader = RunLeader(self._run, self.aggregate_train, self.records)
+        return leader.measure_once(grid, given, config or ConfigRecord(), lambda *_: None)
 
     def configure_train(
         self,

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.pace import Pace
+from f2ed.deployment.training_rules import TRAIN
 from f2ed.deployment.transparency import Heads
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_line, request_content
 from f2ed.protocol.secagg import read_request
@@ -86,10 +87,12 @@ class Connection:
         with self._lock:
             return list(self._grid.get_node_ids())
 
-    def push(self, contents: Mapping[int, RecordDict], *, group: str, lifetime: float) -> dict[str, int]:
+    def push(
+        self, contents: Mapping[int, RecordDict], *, group: str, lifetime: float, kind: str = TRAIN
+    ) -> dict[str, int]:
         """Send each node its content and return at once, with the node of each message."""
         messages = [
-            Message(content, node, "train", ttl=lifetime + _GRACE, group_id=group) for node, content in contents.items()
+            Message(content, node, kind, ttl=lifetime + _GRACE, group_id=group) for node, content in contents.items()
         ]
         with self._lock:
             pushed = list(self._grid.push_messages(messages))
@@ -113,12 +116,14 @@ class Connection:
             while replies:
                 yield replies.pop()
 
-    def ask(self, questions: Mapping[int, Question], *, group: str) -> Iterator[tuple[int, Message, float]]:
+    def ask(
+        self, questions: Mapping[int, Question], *, group: str, kind: str = TRAIN
+    ) -> Iterator[tuple[int, Message, float]]:
         """Ask nodes and yield (node, reply, seconds) in the order of arrival; late nodes are left out."""
         since = time.monotonic()
         lifetime = max((question.most for question in questions.values()), default=0.0)
         contents = {node: question.content for node, question in questions.items()}
-        waiting = self.push(contents, group=group, lifetime=lifetime)
+        waiting = self.push(contents, group=group, lifetime=lifetime, kind=kind)
         pause = _FIRST_PAUSE
         while waiting:
             for reply in self.pull(list(waiting)):
@@ -161,6 +166,7 @@ class RoundExchange:
         config: ConfigRecord,
         deadlines: Deadlines,
         pace: Pace,
+        kind: str = TRAIN,
     ) -> None:
         self._connection = connection
         self._nodes = nodes
@@ -171,6 +177,7 @@ class RoundExchange:
         self._config = config
         self._deadlines = deadlines
         self._pace = pace
+        self._kind = kind
         self._model_bytes = sum(len(array.data) for array in arrays.values())
         self.errors: dict[ClientId, str] = {}
         """Why a client did not answer, where more is known than its silence."""
@@ -187,11 +194,11 @@ class RoundExchange:
         """Deliver requests and yield replies in the order of arrival."""
         there = {self._nodes[client]: client for client in requests if client in self._nodes}
         self.errors |= {c: self._absent.get(c, "not connected") for c in requests if c not in self._nodes}
-        steps = {client: _step(requests[client]) for client in there.values()}
+        steps = {client: f"{self._kind} {_step(requests[client])}" for client in there.values()}
         for client, step in steps.items():
             self._pace.ask(step, [client])
         questions = {node: self._question(requests[client], steps[client]) for node, client in there.items()}
-        for node, reply, seconds in self._connection.ask(questions, group=str(self._number)) if questions else ():
+        for node, reply, seconds in self._asked(questions):
             client = there.pop(node)
             self._pace.observe(steps[client], client, seconds)
             try:
@@ -204,6 +211,11 @@ class RoundExchange:
                 yield client, heard
         for node, client in there.items():
             self._give_up(client, steps[client], questions[node].deadline())
+
+    def _asked(self, questions: Mapping[int, Question]) -> Iterator[tuple[int, Message, float]]:
+        if not questions:
+            return iter(())
+        return self._connection.ask(questions, group=str(self._number), kind=self._kind)
 
     def _give_up(self, client: ClientId, step: str, deadline: float) -> None:
         self.errors[client] = f"late: no reply within {deadline:.3g} s"

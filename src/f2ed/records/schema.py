@@ -144,6 +144,8 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: dict[int, str] = {}
     """Clients that are not asked in the next round since they failed repeatedly: for how long, after how many faults,
     and the last reason."""
+    measured: dict[str, float | tuple[float, ...]] = {}
+    """Metrics that the clients summed under masks: means over all whose shard opened."""
     blamed: tuple[Blamed, ...] = ()
     """Who broke the protocol in this round."""
 

@@ -292,14 +292,14 @@ def test_spot_checks_catch_shifted_sketches_as_often_as_stated():
 
 def test_a_row_that_is_not_the_one_in_the_envelope_is_caught():
     it = Federation(relay="full")
-    true = liars.server_rows.MemoryRows.get
+    true = liars.server_rows.MemoryRows.read
 
-    def get(self, client):
-        row = true(self, client)
+    def read(self, client, start, stop):
+        row = true(self, client, start, stop)
         return add(row, liars.one(row.shape)) if client == 3 else row
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(liars.server_rows.MemoryRows, "get", get)
+        patch.setattr(liars.server_rows.MemoryRows, "read", read)
         outcome = it.run(updates(it.ids, SIZE))
     assert "the masked row of client 3 is not the one in its envelope" in outcome.aborted
 

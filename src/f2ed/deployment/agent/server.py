@@ -14,6 +14,7 @@ from f2ed.core.errors import ConfigError, GoneError
 from f2ed.deployment.agent.frames import Failed, Update, receive, receive_floats, send
 from f2ed.deployment.asked import Asked, Need, Vector
 from f2ed.deployment.identity import deployed
+from f2ed.deployment.masked_metrics import width
 from f2ed.deployment.node_step import answered
 from f2ed.deployment.running_app import APP
 
@@ -96,7 +97,7 @@ class Agent:
 def _update(app: socket.socket, asked: Asked, need: Need) -> Vector:
     """Return the update that an app hands over. A copy: the app cannot change it once it is checked."""
     assert asked.given is not None  # noqa: S101  an update is asked for on an input alone
-    wanted = asked.given.plan(need.buffers).coordinates
+    wanted = width(need.metrics) or asked.given.plan(need.buffers).coordinates
     answer: Update | Failed = receive(app, Update | Failed, most=_MOST)
     if isinstance(answer, Failed):
         raise ConfigError("training failed; the reason is in the log of the app's process")

@@ -52,6 +52,12 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
                 yield f"{name.rpartition('.')[2]} {before} → {after}"
     if old.expires and _much_later(old.expires, new.expires):
         yield f"expires {old.expires} → {new.expires or 'never'}"
+    known = set(old.training.masked_metrics)
+    yield from (
+        f"the metric {rule.name}={rule} leaves the node, in sums"
+        for rule in new.training.masked_metrics
+        if rule not in known
+    )
     yield from (f"the risk {risk!r} is accepted" for risk in sorted({*new.accepted} - {*old.accepted}))
 
 

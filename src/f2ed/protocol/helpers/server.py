@@ -192,7 +192,9 @@ def _mixer_shares(
     batch = max(1, _BATCH_BYTES // (8 * task.terms.coordinates))
     for number in range(-(-len(wanted) // batch)):
         some = wanted[number * batch : (number + 1) * batch]
-        plain = msgspec.msgpack.encode(tuple((client, pack(task.rows.get(client))) for client in some))
+        plain = msgspec.msgpack.encode(
+            tuple((client, pack(task.rows.read(client, 0, task.terms.coordinates))) for client in some)
+        )
         rows_sent = m.write(ask.AskRows(pairs.seal(MIXER, rows_step(number), plain)))
         found = yield from _talk({MIXER: rows_sent}, lambda _, reply: m.decode(_ROWS_REPLIES, reply), "rows")
         reply = found[MIXER]

@@ -34,8 +34,8 @@ class RowStore(Protocol):
     def put(self, client: ClientId, row: Elements) -> None:
         """Keep a row."""
 
-    def get(self, client: ClientId) -> Elements:
-        """Return a row, to be read in part."""
+    def read(self, client: ClientId, start: int, stop: int) -> Elements:
+        """Return some columns of a row."""
 
 
 @final
@@ -49,9 +49,9 @@ class MemoryRows:
         """Keep a row."""
         self._rows[client] = row
 
-    def get(self, client: ClientId) -> Elements:
-        """Return a row."""
-        return self._rows[client]
+    def read(self, client: ClientId, start: int, stop: int) -> Elements:
+        """Return some columns of a row."""
+        return self._rows[client][start:stop]
 
 
 @final
@@ -70,7 +70,7 @@ class ServerRows:
 
         def fill(rows: slice, columns: slice, out: Elements) -> None:
             for place, row in enumerate(range(rows.start, rows.stop)):
-                out[place] = self._store.get(self.clients[row])[columns]
+                out[place] = self._store.read(self.clients[row], columns.start, columns.stop)
 
         sketches = sketch_of(self._terms, joint).fold(len(self.clients), fill)
         self._masked = np.vstack([random_row(self._pairs, MIXER, self._terms.columns), sketches])
@@ -93,15 +93,14 @@ class ServerRows:
     def add_up(self, kept: Sequence[ClientId], mask: Elements) -> Elements:
         """Return the sum of the survivors' updates, given the mixer's part of it."""
         streams = [Keystream(mask_key(self._context, client, SERVER, self._seeds[client])) for client in kept]
-        rows = [self._store.get(client) for client in kept]
         total, part = mask.copy(), np.empty(min(_CHUNK, len(mask)), np.uint64)
         for start in range(0, len(total), _CHUNK):
             block = total[start : start + _CHUNK]
             some = part[: len(block)]
-            for number, (row, stream) in enumerate(zip(rows, streams, strict=True)):
+            for number, (client, stream) in enumerate(zip(kept, streams, strict=True)):
                 expand(stream, some)
                 block += some
-                block += row[start : start + _CHUNK]
+                block += self._store.read(client, start, start + len(block))
                 if number % 3 == 2:
                     fold_top(block)
             block[:] = reduce(block)
@@ -109,6 +108,9 @@ class ServerRows:
 
     def values(self, kept: Sequence[ClientId], coordinates: Sequence[int]) -> bytes:
         """Return the masked values of some coordinates under a smudge that the judge does not know, sealed to it."""
-        values = np.stack([self._store.get(client)[list(coordinates)] for client in kept])
+        values = np.array(
+            [[int(self._store.read(client, place, place + 1)[0]) for place in coordinates] for client in kept],
+            np.uint64,
+        )
         hidden = add(values, smudge(self._pairs.common(MIXER, b"blame"), values.shape))
         return self._pairs.seal(JUDGE, b"blame", pack(hidden))

@@ -1,0 +1,51 @@
+"""A helper's memory on disk: one file for each job and policy, written before a reply leaves.
+
+A helper that answered a round twice would open two sums. So its state is locked while a request is answered, and
+replaced durably before the reply is returned. A file that is missing is not made again by itself: `begin` makes it,
+once, when the operator takes up the job.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import final
+
+from f2ed.core.errors import ConfigError
+from f2ed.core.files import Lock, locked
+from f2ed.protocol.helpers import JUDGE, Helper, begin_job, respond_as_judge, respond_as_mixer
+
+__all__ = ["HelperStore"]
+
+Entropy = Callable[[int], bytes]
+"""Returns fresh bytes: `os.urandom`."""
+
+
+@final
+class HelperStore:
+    """Answers requests to a helper from a folder that only its user may enter."""
+
+    def __init__(self, folder: Path, helper: Helper) -> None:
+        self._helper = helper
+        name = hashlib.sha256(helper.job.encode()).hexdigest()[:32]
+        self.path = folder / f"{helper.role}-{helper.policy.hex()[:16]}-{name}"
+
+    def begin(self) -> None:
+        """Take up the job: make its state; refuse where there is one."""
+        with self._locked() as lock:
+            if self.path.exists():
+                raise ConfigError(f"{self.path} exists: this {self._helper.role} has taken up the job already")
+            lock.write(self.path, begin_job(self._helper.policy, self._helper.job))
+
+    def answer(self, request: bytes, entropy: Entropy) -> bytes:
+        """Answer a request; the new state is on the disk before this returns."""
+        respond = respond_as_judge if self._helper.role == JUDGE else respond_as_mixer
+        with self._locked() as lock:
+            before = self.path.read_bytes() if self.path.exists() else b""
+            found = respond(self._helper, before, request, entropy=entropy(32), half=entropy(32))
+            if found.state != before:
+                lock.write(self.path, found.state)
+        return found.reply
+
+    def _locked(self) -> AbstractContextManager[Lock]:
+        return locked(self.path, remedy=f"stop the other process that serves as this {self._helper.role}")
