@@ -54,14 +54,14 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
     """Return the model after a step, in its own types; arrays that do not travel stay as they are."""
     if plan.coordinates != len(step):
         raise ConfigError(f"a step of {len(step)} coordinates for a model of {plan.coordinates}")
-    names, start = list(arrays), 0
-    record = ArrayRecord(dict(arrays))
-    for place, size in zip(plan.places, plan.sizes, strict=True):
+    names, record = list(arrays), ArrayRecord(dict(arrays))
+    for place, span in plan.spans():
         values = _values(names[place], arrays[names[place]])
-        piece = step[start : start + size].reshape(values.shape)
-        start += size
+        after = values + step[span].reshape(values.shape)
+        if place in plan.variances:
+            after = np.maximum(after, 0)
         # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-        record[names[place]] = Array(np.asarray(values + piece, values.dtype))
+        record[names[place]] = Array(np.asarray(after, values.dtype))
     return record
 
 
