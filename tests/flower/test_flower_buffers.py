@@ -16,6 +16,7 @@ from f2ed import ConfigError
 from f2ed.deployment.agent import Agent
 from f2ed.deployment.roster import read_roster
 from f2ed.flower import protect
+from f2ed.flower.arrays import moved, update_plan
 from f2ed.flower.handover import clean_context, kept_state
 from f2ed.protocol.aggregation import ArrayClip, Buffers
 from tests.flower.fake_grid import change, real_roster, server
@@ -189,3 +190,11 @@ def test_a_model_of_buffers_alone_is_refused_at_the_start(federation):
     with pytest.raises(ConfigError, match="nothing to average"):
         server(roster).start(grid, normalized(), num_rounds=1)
     assert not grid.sent
+
+
+def test_a_variance_never_becomes_negative():
+    arrays = normalized()
+    plan = update_plan(arrays, Buffers(), clip_value=1.0)
+    after = moved(arrays, np.full(plan.coordinates, -1.5, np.float32), plan)
+    np.testing.assert_array_equal(after["bn.running_var"].numpy(), [0, 0])
+    np.testing.assert_array_equal(after["bn.running_mean"].numpy(), [-1.5, -1.5])

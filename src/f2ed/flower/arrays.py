@@ -61,6 +61,10 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     for name in before:
         if (found := tuple(after[name].shape)) != (wanted := tuple(before[name].shape)):
             raise ConfigError(f"the trained array {name!r} has shape {found}; the global one has {wanted}")
+    names = list(before)
+    for name in (names[place] for place in plan.places):
+        if not _is_float(values := _values(name, after[name])):
+            raise ConfigError(f"the trained array {name!r} is of type {values.dtype}; the global one holds floats")
     in_order = ArrayRecord({name: after[name] for name in before})
     return flat(in_order, plan) - flat(before, plan)
 
@@ -69,14 +73,14 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
     """Return the model after a step, in its own types; arrays that do not travel stay as they are."""
     if plan.coordinates != len(step):
         raise ConfigError(f"a step of {len(step)} coordinates for a model of {plan.coordinates}")
-    names, start = list(arrays), 0
-    record = ArrayRecord(dict(arrays))
-    for place, size in zip(plan.places, plan.sizes, strict=True):
+    names, record = list(arrays), ArrayRecord(dict(arrays))
+    for place, span in plan.spans():
         values = _values(names[place], arrays[names[place]])
-        piece = step[start : start + size].reshape(values.shape)
-        start += size
+        after = values + step[span].reshape(values.shape)
+        if place in plan.variances:
+            after = np.maximum(after, 0)
         # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-        record[names[place]] = Array(np.asarray(values + piece, values.dtype))
+        record[names[place]] = Array(np.asarray(after, values.dtype))
     return record
 
 
