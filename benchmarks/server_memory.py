@@ -37,7 +37,6 @@ from f2ed.protocol.secagg.terms import bind
 MEMBERS = 4
 FILES = 6
 ARRAYS = 50
-ROUNDS = 2
 
 
 def write_words(folder, length):
@@ -64,7 +63,7 @@ def reply(request, task, path):
     return data
 
 
-def lead(folder, coordinates, shards, budget):
+def lead(folder, coordinates, shards, budget, rounds):
     """Lead rounds; print the peak in bytes after each, and its seconds."""
     roster = roster_from(f"test:{MEMBERS * shards}/{shards}")
     zeros = np.zeros if budget is None else Spill(budget, folder)
@@ -73,7 +72,7 @@ def lead(folder, coordinates, shards, budget):
     arrays = ArrayRecord({f"array_{k}": Array(np.ones(size, np.float32)) for k, size in enumerate(sizes)})
     plan = update_plan(arrays, None, clip_value=roster.encoding.to_encoding().clip_value)
     step, state = ServerStep(FilterL2(contamination=0.1), tensors=plan.sizes), StepState()
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds):
         since = time.perf_counter()
         task = round_task(roster, "memory", round_, model=bytes(32), coordinates=coordinates)
         task = msgspec.structs.replace(task, secure=False)
@@ -98,6 +97,7 @@ def main():
     parser.add_argument("--coordinates", type=int, default=100_000_000)
     parser.add_argument("--shards", type=int, default=25)
     parser.add_argument("--budget", type=int, default=1_000_000_000, help="bytes")
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--no-budget", action="store_true", help="keep all in memory, for comparison")
     parser.add_argument("--folder", type=Path, default=Path(), help="on a disk with room for the files")
     parser.add_argument("--quick", action="store_true", help="a small model")
@@ -106,13 +106,14 @@ def main():
     coordinates = 2_000_000 if given.quick else given.coordinates
     budget = None if given.no_budget else given.budget // 50 if given.quick else given.budget
     if given.lead:
-        lead(given.folder, coordinates, given.shards, budget)
+        lead(given.folder, coordinates, given.shards, budget, given.rounds)
         return
     with tempfile.TemporaryDirectory(prefix="server-memory-", dir=given.folder) as folder:
         length = roster_from(f"test:{MEMBERS}/1").encoding.to_encoding().length(coordinates)
         write_words(Path(folder), length)
         command = [sys.executable, __file__, "--lead", "--folder", folder, "--coordinates", str(coordinates)]
-        command += ["--shards", str(given.shards), *(["--no-budget"] if budget is None else ["--budget", str(budget)])]
+        command += ["--shards", str(given.shards), "--rounds", str(given.rounds)]
+        command += ["--no-budget"] if budget is None else ["--budget", str(budget)]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()  # noqa: S603  itself
     model = 4 * coordinates
     limit = 3 * model + (budget or 0)

@@ -29,7 +29,7 @@ Array = Any  # an ndarray or a torch tensor: whichever came in
 
 # Work is split into this many lanes on every machine, so that sums do not depend on the number of cores.
 LANES = 8
-_RESIDENT = 1 << 26  # bytes of a file that a lane may have in memory
+_RESIDENT = 1 << 24  # bytes of a file that a lane may have in memory
 _WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
 
 

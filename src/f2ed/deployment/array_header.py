@@ -14,6 +14,8 @@ __all__ = ["NUMPY", "checked_dtype"]
 NUMPY = "numpy.ndarray"
 """How Flower names the npy form."""
 
+_UNKNOWN_TO_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+"""Types that other packages add to NumPy, and of which an npy header does not know the name."""
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -22,6 +24,11 @@ def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, 
 
     Reading the array afterwards allocates no more than the bytes that are there.
     """
+    if dtype in _UNKNOWN_TO_NUMPY:
+        raise ConfigError(
+            f"the array {name!r} is {dtype}, which Flower's arrays cannot carry; send it as float32 (in torch: "
+            "value.float()), and convert it back after loading"
+        )
     if stype != NUMPY:
         raise ConfigError(f"the array {name!r} is in the form {stype!r}; send {NUMPY!r}, which Flower's Array makes")
     stream = BytesIO(data)

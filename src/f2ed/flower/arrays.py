@@ -1,7 +1,8 @@
 """The border between Flower's arrays and one vector of floats.
 
-Arrays of floats are part of the update, as far as the roster lets buffers travel. Any others, such as the counters of a
-batch normalization, keep the global model's values: a mean of integers is not an integer.
+Arrays of floats of any precision are part of the update, as far as the roster lets buffers travel; it is computed in
+float32 at least. Any others, such as the counters of a batch normalization, keep the global model's values: a mean of
+integers is not an integer.
 """
 
 from logging import getLogger
@@ -80,8 +81,20 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
         if place in plan.variances:
             after = np.maximum(after, 0)
         # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-        record[names[place]] = Array(np.asarray(after, values.dtype))
+        record[names[place]] = Array(_rounded(names[place], after, values.dtype))
     return record
+
+
+def _rounded(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return values in a model's own type, or raise `ConfigError` where that cannot hold them."""
+    try:
+        with np.errstate(over="raise"):
+            return np.asarray(values, dtype)
+    except FloatingPointError:
+        raise ConfigError(
+            f"the step takes {name!r} beyond the range of {dtype}, which ends at {np.finfo(dtype).max:g}; start from a "
+            "float32 model, or train with smaller steps"
+        ) from None
 
 
 def _values(name: str, array: Array) -> npt.NDArray[Any]:

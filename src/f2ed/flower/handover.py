@@ -22,6 +22,7 @@ from f2ed.flower.wire import ARRAYS, BUFFERS, CONFIG, OURS, STATE
 __all__ = [
     "Call",
     "arrays_of",
+    "check_model",
     "check_start",
     "clean_context",
     "clean_message",
@@ -46,14 +47,22 @@ def train_input(arrays: ArrayRecord, config: ConfigRecord, message_type: str = T
     return TrainInput(message_type, ARRAYS, tuple(parts), CONFIG, plain_settings(config))
 
 
-def check_start(rules: TrainingRules, arrays: ArrayRecord, configs: Iterable[ConfigRecord]) -> None:
-    """Raise `ConfigError` at the start of a server whose requests, in any round, its clients would refuse."""
+def check_model(arrays: object) -> None:
+    """Raise `ConfigError` for anything but one record of arrays."""
     if not isinstance(arrays, ArrayRecord):
         raise ConfigError(
             f"initial_arrays is a {type(arrays).__name__}; give one ArrayRecord, since one model is averaged. Further "
             "records, such as control variates, are not supported"
         )
-    layout = train_input(arrays, ConfigRecord()).layout()
+
+
+def check_start(rules: TrainingRules, arrays: ArrayRecord, configs: Iterable[ConfigRecord]) -> None:
+    """Raise `ConfigError` at the start of a server whose requests, in any round, its clients would refuse."""
+    check_model(arrays)
+    given = train_input(arrays, ConfigRecord())
+    for array in given.arrays:
+        array.checked()
+    layout = given.layout()
     try:
         rules.check_layout(layout)
         for config in configs:

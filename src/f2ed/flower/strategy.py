@@ -31,12 +31,13 @@ from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower.attendance import Waits
 from f2ed.flower.flowers_own import refuse_others
-from f2ed.flower.handover import check_start
+from f2ed.flower.handover import check_model, check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
 from f2ed.flower.run import EvaluateFn, Evaluation, RunLeader, RunSettings
+from f2ed.flower.subset import declared
 from f2ed.flower.transport import Deadlines
 from f2ed.flower.wire import ARRAYS, CONFIG
 from f2ed.protocol import aggregation
@@ -89,6 +90,7 @@ class F2ed(Strategy):
         inner: Strategy | None = None,
         on_round: OnRound | Sequence[OnRound] = (),
         root_fn: RootFn | None = None,
+        trained_arrays: Sequence[str] | None = None,
         memory_budget: int | None = None,
         spill_folder: str | Path | None = None,
         **others: object,
@@ -106,9 +108,10 @@ class F2ed(Strategy):
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
         only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
         strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`. `root_fn` trains the model
-        on data that the server trusts, for estimators that use it. `memory_budget` bounds, in bytes, the sums and means
-        of shards that are in memory; more are in files of `spill_folder`, by default where the checkpoint or records
-        are, which vanish with the run.
+        on data that the server trusts, for estimators that use it. `trained_arrays` are patterns for the names of the
+        arrays that travel and are averaged; the others stay as they are, and nodes have their own. `memory_budget`
+        bounds, in bytes, the sums and means of shards in memory; more are in files of `spill_folder`, by default where
+        the checkpoint or records are, which vanish with the run.
         """
         refuse_others(others)
         if inner is not None and server_optimizer is not None:
@@ -148,6 +151,7 @@ class F2ed(Strategy):
         self.records: list[RoundRecord] = []
         """One for each round that this object has led, and one for each attempt that was skipped."""
         self._evaluates = False
+        self._trained_arrays = trained_arrays
         kept, written = Path(checkpoint) if checkpoint else None, Path(records) if records else None
         heads = None if is_test(signed) else Heads(signed)
         self._run = RunSettings(
@@ -187,17 +191,24 @@ class F2ed(Strategy):
         configs = scheduled(train_config, num_rounds)
         rules, given = self.roster.training, evaluate_config or ConfigRecord()
         masked = given if evaluate_config is not None and rules.masked_metrics else None
-        check_start(rules, initial_arrays, configs if masked is None else [*configs, masked])
+        check_model(initial_arrays)
+        subset = declared(initial_arrays, self._trained_arrays)
+        given_arrays = subset.part(initial_arrays)
+        check_start(rules, given_arrays, configs if masked is None else [*configs, masked])
         self.summary()
         self._evaluates = evaluate_config is not None and EVALUATE in rules.messages and masked is None
         if evaluate_config is not None and not self._evaluates and masked is None:
             _log.warning("f2ed: clients are not asked to evaluate, so evaluate_config is not used; pass evaluate_fn")
         inputs = RoundInputs(partial(self.configure_train, grid=grid), configs, rules)
-        evaluation = Evaluation(evaluate_fn, partial(self._asked_to_evaluate, config=given, grid=grid), masked)
-        leader = RunLeader(self._run, self.aggregate_train, self.records)
+        evaluation = Evaluation(
+            subset.evaluating(evaluate_fn), partial(self._asked_to_evaluate, config=given, grid=grid), masked
+        )
+        leader = RunLeader(subset.settings(self._run), self.aggregate_train, self.records)
         files = [path for path in (self._run.checkpoint, self._run.records) if path]
         with sole_run(files, grid.run.run_id) as note:
-            return leader.lead(grid, initial_arrays, num_rounds, inputs, evaluation, note)
+            result = leader.lead(grid, given_arrays, num_rounds, inputs, evaluation, note)
+        result.arrays = subset.whole(result.arrays)
+        return result
 
     def measure(self, grid: Grid, arrays: ArrayRecord | None = None, config: ConfigRecord | None = None) -> Measured:
         """Have the clients evaluate once, under masks and without training: analytics over their data.

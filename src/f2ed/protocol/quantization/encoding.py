@@ -17,6 +17,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from f2ed.core.errors import ConfigError, PeerError
+from f2ed.core.spill import forget
 from f2ed.protocol.primitives.crypto import Keystream, derive
 from f2ed.protocol.primitives.discrete_gaussian import TAILS, discrete_gaussian, rounded_norm
 from f2ed.protocol.primitives.ring import WIDTHS, Ring, Width, Words, largest_bits
@@ -29,6 +30,7 @@ Update = npt.NDArray[np.floating[Any]]
 Mean = npt.NDArray[np.float32]
 
 _BLOCK = 1 << 16
+_PIECE = 1 << 22
 _RANDOM_BITS = 16
 _FLOAT32_BITS = 21
 """Up to here float32 leaves a fraction to round at random; beyond, float64 is used."""
@@ -224,7 +226,7 @@ def decode_mean(
     coordinates = counts.coordinates_of(len(total), encoding.bits)
     noise = encoding.deviation * sqrt(survivors)
     signed, bound = ring.signed(total), survivors * encoding.largest + ceil(TAILS * noise)
-    if (beyond := max(int(signed.max()), -int(signed.min()))) > bound:
+    if (beyond := _farthest(signed)) > bound:
         raise PeerError(f"a sum with a coordinate of {beyond}; {survivors} clipped updates reach at most {bound}")
     mean = np.empty(coordinates, np.float32) if out is None else out
     factor = encoding.unit / (survivors if weight is None else weight)
@@ -234,6 +236,8 @@ def decode_mean(
         if encoding.clip_norm < inf:
             square += _square(block)
         mean[start : start + len(block)] = block
+        forget(signed[start : start + len(block)])
+        forget(mean[start : start + len(block)])
     # Rounding moves every term by less than one step; noise has about √d times its deviation.
     longest = encoding.clip_norm + sqrt(coordinates) * factor * survivors + factor * noise * (sqrt(coordinates) + TAILS)
     if sqrt(square) > longest * (1 + 1e-9):
@@ -245,6 +249,16 @@ def decode_mean(
             raise PeerError("clipped coordinates were counted in a sum with noise; honest clients count none there")
         return Decoded(mean, Clipped(0, 0))
     return Decoded(mean, counts.read(signed[coordinates:], coordinates, survivors, encoding.bits))
+
+
+def _farthest(signed: npt.NDArray[np.signedinteger[Any]]) -> int:
+    """Return the largest magnitude."""
+    most = 0
+    for start in range(0, len(signed), _PIECE):
+        piece = signed[start : start + _PIECE]
+        most = max(most, int(piece.max()), -int(piece.min()))
+        forget(piece)
+    return most
 
 
 def _signed(words: Words) -> npt.NDArray[np.signedinteger[Any]]:

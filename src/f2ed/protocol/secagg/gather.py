@@ -14,6 +14,8 @@ from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Adder", "Replies", "Requests", "gather", "name_some", "was_silent"]
 
+_PIECE = 1 << 22
+
 Requests = Mapping[ClientId, bytes]
 Replies = Mapping[ClientId, bytes]
 
@@ -51,17 +53,25 @@ class Adder:
             )
         group = self._group_of.get(client)
         if group is None:
-            self._ring.add_packed(self.total, payload)
-            forget(self.total)
+            self._add(self.total, payload)
             return
         words, missing = self._partial.get(group) or (self._empty(), set(group))
-        self._ring.add_packed(words, payload)
-        forget(words)
+        self._add(words, payload)
         missing.discard(client)
         self._partial[group] = words, missing
         if not missing:
             self.total += self._partial.pop(group)[0]
             forget(self.total)
+
+    def _add(self, words: Words, payload: memoryview) -> None:
+        """Add piece by piece, so that little of a vector in a file is in memory."""
+        if len(payload) != self.payload:
+            self._ring.add_packed(words, payload)  # Raises.
+        width = self._ring.wire_bytes
+        for start in range(0, self._length, _PIECE):
+            piece = words[start : start + _PIECE]
+            self._ring.add_packed(piece, payload[start * width : (start + len(piece)) * width])
+            forget(piece)
 
     def _empty(self) -> Words:
         return self._zeros((self._length,), self._ring.dtype)

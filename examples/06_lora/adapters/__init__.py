@@ -1,0 +1,1 @@
+"""A transformer whose adapters alone are trained together."""
