@@ -28,7 +28,6 @@ REPEATS = 20
 
 def at_a_node(arrays, config, context):
     given = train_input(arrays, config)
-    given.coordinates()
     given.digest(run_digest(context.run_config))
     arrays_of(given), clean_message(given), clean_context(context)
 

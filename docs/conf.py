@@ -12,12 +12,14 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "scripts"))
 
 import api_reference  # noqa: E402  in the folder just named
+import helpers_sequence  # noqa: E402  likewise
 import layers  # noqa: E402  likewise
 import sequence  # noqa: E402  likewise
 
 api_reference.write(HERE / "reference")
 layers.write(HERE / "diagrams" / "layers.svg", HERE.parent / "pyproject.toml")
 sequence.write(HERE / "diagrams")
+helpers_sequence.write(HERE / "diagrams")
 write_page(
     [HERE.parent / "results" / "fig2_shards"],
     HERE / "_build" / "extra" / "example_report.html",

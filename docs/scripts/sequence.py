@@ -60,13 +60,13 @@ DROPOUT_TOLERANT = (
 )
 
 _WIDTH, _CLIENT, _SERVER, _TOP, _ROW = 800, 90, 650, 62, 38
-_FONT = 'style="max-width: 100%; font-family: sans-serif; font-size: 13px"'
-_LINE = "var(--color-foreground-secondary, #555)"
+FONT = 'style="max-width: 100%; font-family: sans-serif; font-size: 13px"'
+LINE = "var(--color-foreground-secondary, #555)"
 _TEXT = "var(--color-foreground-primary, #111)"
-_MUTED = "var(--color-foreground-muted, #777)"
-_ACCENT = "var(--color-brand-content, #0a5)"
+MUTED = "var(--color-foreground-muted, #777)"
+ACCENT = "var(--color-brand-content, #0a5)"
 _PAGE = "var(--color-background-primary, #fff)"
-_BOX = "var(--color-background-secondary, #f4f4f4)"
+BOX = "var(--color-background-secondary, #f4f4f4)"
 
 
 def write(folder: Path) -> None:
@@ -85,21 +85,22 @@ def draw(title: str, steps: tuple[Step, ...]) -> str:
     """Return one diagram as SVG text."""
     height = _TOP + _ROW * len(steps) + 24
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" {_FONT}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" {FONT}>',
         f"<title>{escape(title)}</title>",
-        *_lifeline(_CLIENT, "client", height),
-        *_lifeline(_SERVER, "server", height),
+        *lifeline(_CLIENT, "client", height),
+        *lifeline(_SERVER, "server", height),
     ]
     for number, step in enumerate(steps):
         lines += _DRAW[step.kind](_TOP + _ROW * number + 26, step)
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _lifeline(x: int, name: str, height: int) -> list[str]:
+def lifeline(x: int, name: str, height: int) -> list[str]:
+    """Return the line of a party under its name."""
     return [
-        f'<line x1="{x}" y1="40" x2="{x}" y2="{height - 8}" stroke="{_MUTED}" stroke-dasharray="3 4"/>',
-        f'<rect x="{x - 50}" y="8" width="100" height="32" rx="5" fill="{_BOX}" stroke="{_LINE}"/>',
-        _label(x, 29, name, weight="bold"),
+        f'<line x1="{x}" y1="40" x2="{x}" y2="{height - 8}" stroke="{MUTED}" stroke-dasharray="3 4"/>',
+        f'<rect x="{x - 50}" y="8" width="100" height="32" rx="5" fill="{BOX}" stroke="{LINE}"/>',
+        label(x, 29, name, weight="bold"),
     ]
 
 
@@ -107,10 +108,10 @@ def _arrow(y: int, step: Step) -> list[str]:
     start, end = (_CLIENT, _SERVER) if step.kind == "up" else (_SERVER, _CLIENT)
     back = -9 if step.kind == "up" else 9
     return [
-        f'<line x1="{start}" y1="{y}" x2="{end}" y2="{y}" stroke="{_LINE}" stroke-width="1.4"/>',
-        f'<path d="M{end},{y} l{back},-5 v10 z" fill="{_LINE}"/>',
-        _label((_CLIENT + _SERVER) // 2, y - 6, step.text),
-        _label(_SERVER + 12, y + 4, step.size, anchor="start", color=_MUTED),
+        f'<line x1="{start}" y1="{y}" x2="{end}" y2="{y}" stroke="{LINE}" stroke-width="1.4"/>',
+        f'<path d="M{end},{y} l{back},-5 v10 z" fill="{LINE}"/>',
+        label((_CLIENT + _SERVER) // 2, y - 6, step.text),
+        label(_SERVER + 12, y + 4, step.size, anchor="start", color=MUTED),
     ]
 
 
@@ -122,21 +123,22 @@ def _work(y: int, step: Step) -> list[str]:
     left = x if at_client else x - width
     text = x + 8 if at_client else x - 8
     return [
-        f'<rect x="{left:.0f}" y="{y - 18}" width="{width:.0f}" height="24" rx="4" fill="{_BOX}" stroke="{_MUTED}"/>',
-        _label(text, y - 2, step.text, anchor=anchor),
+        f'<rect x="{left:.0f}" y="{y - 18}" width="{width:.0f}" height="24" rx="4" fill="{BOX}" stroke="{MUTED}"/>',
+        label(text, y - 2, step.text, anchor=anchor),
     ]
 
 
 def _heading(y: int, step: Step) -> list[str]:
     return [
-        f'<line x1="20" y1="{y + 4}" x2="{_WIDTH - 20}" y2="{y + 4}" stroke="{_ACCENT}" stroke-opacity="0.5"/>',
-        _label(20, y - 2, step.text, anchor="start", weight="bold", color=_ACCENT),
+        f'<line x1="20" y1="{y + 4}" x2="{_WIDTH - 20}" y2="{y + 4}" stroke="{ACCENT}" stroke-opacity="0.5"/>',
+        label(20, y - 2, step.text, anchor="start", weight="bold", color=ACCENT),
     ]
 
 
-def _label(x: int, y: int, text: str, *, anchor: str = "middle", weight: str = "normal", color: str = _TEXT) -> str:
+def label(x: int, y: int, text: str, *, anchor: str = "middle", weight: str = "normal", color: str = _TEXT) -> str:
+    """Return a text."""
     # The halo keeps text readable on top of a line.
-    halo = f'paint-order="stroke" stroke="{_PAGE}" stroke-width="6"' if color == _ACCENT else ""
+    halo = f'paint-order="stroke" stroke="{_PAGE}" stroke-width="6"' if color == ACCENT else ""
     style = f'text-anchor="{anchor}" font-weight="{weight}" fill="{color}" {halo}'.rstrip()
     return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
 

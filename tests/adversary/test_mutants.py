@@ -321,7 +321,7 @@ MUTANTS = {
         node_step,
         "_trained_words",
         "return random_words(terms, key=os.urandom(32))",
-        "zeros = 0 * random_words(terms, key=bytes(32))[:coordinates].astype('f4')\n"
+        "zeros = 0 * random_words(terms, key=bytes(32))[:plan.coordinates].astype('f4')\n"
         "    return contribution(zeros, me.id, key=bytes(32))(terms)",
         an_overflow_at_all_but_the_victim,
     ),

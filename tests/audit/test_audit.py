@@ -128,3 +128,19 @@ def test_a_finding_becomes_one_flat_line_of_a_run(findings):
     line = as_record(findings[0])
     assert line["record"] == "audit"
     assert not any(isinstance(part, dict | list) for part in line.values())
+
+
+def test_the_headline_quotes_the_trained_model_first_and_calls_the_untrained_one_the_worst_case():
+    from f2ed.audit.findings import Finding, Interval
+    from f2ed.audit.summary import conclusions
+
+    def found(name, share):
+        interval = Interval(share, 0, 1, 9)
+        return Finding(
+            attack="inversion", metric="share recovered", shard=4, setting=f"{name} dense model", found=interval
+        )
+
+    (sentence,) = conclusions([found("untrained", 1.0), found("trained", 0.25)])
+    assert sentence.endswith("by shard size, trained: 25 % at 4; untrained, which is the worst case: 100 % at 4.")
+    (sentence,) = conclusions([found("untrained", 1.0)])
+    assert sentence.endswith("by shard size, untrained, which is the worst case: 100 % at 4.")

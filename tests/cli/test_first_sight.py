@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -90,3 +91,16 @@ def test_with_cli_alone_the_help_and_the_planner_work(tmp_path):
     assert cli_alone("--help", cwd=tmp_path).returncode == 0
     planned = cli_alone("plan", "--clients", "1000", "--malicious", "2", "--min-crowd", "8", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
+
+
+def test_an_interrupt_while_commands_load_ends_without_a_traceback(monkeypatch):
+    from f2ed.cli import main
+
+    class Interrupted(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "f2ed.cli.app", Interrupted("f2ed.cli.app"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130

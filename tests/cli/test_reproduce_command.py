@@ -87,6 +87,8 @@ def test_a_record_from_before_a_setting_was_there_is_in_the_same_figure(f2ed):
 def test_the_quick_version_is_checked_with_the_full_runs_there_are(f2ed):
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "There are no full runs to check these conclusions against." in out
+    assert "Made up." not in out  # which describes the full version
+    assert "Quick version, not the setting of the full one: rounds 1." in out
     f2ed("reproduce", "fig2", "--part", "no-attack", "--out", "results")
     _, out = f2ed("reproduce", "fig2", "--quick")
     assert "of 2 conclusions agree with the full version." in out

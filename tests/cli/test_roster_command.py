@@ -74,6 +74,15 @@ def test_a_signing_counts_up_and_reveals_a_link_only_if_it_makes_groups(begun):
         check_step(one, other)
 
 
+def test_shards_per_round_are_signed_kept_and_taken_back(begun, capsys):
+    close(begun, shards=2, min_crowd=4, shards_per_round=1)
+    assert "shards_per_round: 1\n" in capsys.readouterr().out
+    close(begun, key_rounds=9)
+    assert read_roster(begun / "roster.json").shards_per_round == 1
+    close(begun, shards_per_round=0)
+    assert read_roster(begun / "roster.json").round_shards == 2
+
+
 def test_a_signing_keeps_what_is_left_out_and_prints_what_changes(begun, capsys):
     close(begun, shards=1, min_crowd=3, mode="dropout-tolerant", colluders=2, key_rounds=7, group_size=4, every=3)
     said = capsys.readouterr().out

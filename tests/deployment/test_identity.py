@@ -38,6 +38,7 @@ def test_a_node_finds_itself_on_the_roster_by_its_key(node_config, tmp_path):
     me = identified(node_config)
     assert (me.id, me.roster.name, me.test, me.budget) == (2, "clinics", False, None)
     assert me.signing_key.hex() not in repr(me)
+    assert me.member(7).survivors == me.survivors.confirm, "sets of survivors are counted"
     assert me.survivors.least == me.roster.grouping.hidden + me.roster.colluders == 3
     with me.store.open("job") as desk:
         desk.write(Kept(b"state", b"model"))

@@ -171,7 +171,7 @@ WEAKER = {
 }
 FREE = {
     *("name", "authority", "format", "serial", "previous", "clients", "gone", "shards", "schedule"),
-    *("first_round", "groups", "history", "draw", "apps", "server", "seed", "signature"),
+    *("first_round", "shards_per_round", "groups", "history", "draw", "apps", "server", "seed", "signature"),
 }
 """Fields that the authority may change, or that other checks hold."""
 

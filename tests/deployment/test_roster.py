@@ -105,3 +105,24 @@ def test_bytes_that_were_verified_are_not_verified_again_and_others_are(tmp_path
     path.write_bytes(path.read_bytes().replace(b"client_3", b"client_9"))
     with pytest.raises(PeerError, match="was changed after it was signed"):
         read_serials(path, signed_roster.authority)
+
+
+def test_shards_per_round_are_signed_and_leave_older_rosters_as_they_are():
+    whole, sampled = roster(24, shards=6), roster(24, shards=6, shards_per_round=2)
+    assert b"shards_per_round" not in msgspec.json.encode(whole)
+    assert sampled.digest != whole.digest
+    assert msgspec.json.decode(msgspec.json.encode(sampled), type=Roster).shards_per_round == 2
+    assert len(sampled.assignment(7).shards) == 2
+    assert sampled.skip == 3 * whole.skip  # a shard that is drawn for one round of three waits three times as long
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"shards_per_round": 7}, "7 shards per round of 6"),
+        ({"shards_per_round": 2, "schedule": Batches(2)}, "draws among fixed shards"),
+    ],
+)
+def test_shards_that_cannot_be_drawn_are_not_signed(settings, reason):
+    with pytest.raises(ConfigError, match=reason):
+        roster(24, shards=6, **settings)

@@ -4,9 +4,10 @@ import pytest
 
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import FilterL2, Mean
-from f2ed.experiments import expand, prepare
+from f2ed.experiments import expand, find, prepare, read, run_all
 from f2ed.experiments.file import parse
 from f2ed.protocol.sharding import EveryKRounds
+from f2ed.records import read_all
 from tests.experiments.small_grid import SMALL
 
 
@@ -168,3 +169,13 @@ def test_a_damaged_file_is_refused_and_not_replaced_by_the_fallback(tmp_path):
         (tmp_path / "mnist" / f"{name}-ubyte").write_bytes(b"damaged")
     with pytest.raises(ConfigError, match="ubyte"):
         prepare(parse(changed(data='"mnist"', fallback='{ data = "digits" }'), "a.toml"), folder=tmp_path)
+
+
+def test_a_string_does_where_a_path_is_wanted(tmp_path):
+    place = tmp_path / "mine.toml"
+    place.write_text('data = { kind = "synthetic", train = 240, test = 60 }\nclients = 12\nshards = 4\nrounds = 1\n')
+    (cell,) = expand(read(str(find(str(place)))))
+    data = cell.experiment.data.load(str(tmp_path))
+    events = [event.kind for event in run_all([cell], str(tmp_path / "out"), loaded={cell.experiment.data: data})]
+    assert events == ["began", "round", "finished"]
+    assert len(read_all(str(tmp_path / "out"))) == 1

@@ -1,6 +1,10 @@
 """Buffers in a deployment: averaged on their own, kept by the server, or left on each node, as the roster says."""
 
 import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +13,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam
 
 from f2ed import ConfigError
+from f2ed.deployment.agent import Agent
 from f2ed.deployment.roster import read_roster
 from f2ed.flower import protect
+from f2ed.flower.arrays import moved, update_plan
 from f2ed.flower.handover import clean_context, kept_state
 from f2ed.protocol.aggregation import ArrayClip, Buffers
 from tests.flower.fake_grid import change, real_roster, server
@@ -118,6 +124,31 @@ def test_each_node_may_keep_its_own(federation):
     assert set(kept) == {"bn.running_mean", "bn.running_var"}
 
 
+@pytest.fixture
+def place():
+    folder = Path(tempfile.mkdtemp(prefix="f2ed-test-"))  # A socket's path is short.
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("policy", ["average", "local"])
+def test_the_rules_hold_where_an_agent_has_the_key(federation, place, policy):
+    rules = {"buffers": Buffers(policy=policy, clips=(ArrayClip("bias", 0.5),)), "accepted": ("stateful",)}
+    grid, nodes, roster = federation(fields=rules)
+    for client, node in enumerate(nodes):
+        ours = {name: value for name, value in node.node_config.items() if name.startswith("f2ed-")}
+        Agent(ours, {7: bytes(32)}.get, uid=os.geteuid()).listen(place / str(client))
+        node.node_config = {"partition-id": client, "f2ed-agent": str(place / str(client))}
+        node.app = app()
+    leader = server(roster)
+    arrays = leader.start(grid, normalized(), num_rounds=2).arrays
+    model = {name: array.numpy() for name, array in arrays.items()}
+    np.testing.assert_allclose(trained(model), trained_after(2), atol=4e-6)
+    expected = np.array([7.5, -3.0]) * 0.75 if policy == "average" else [0, 0]
+    np.testing.assert_allclose(model["bn.running_mean"], expected, atol=1e-4)
+    assert ("f2ed-buffers" in nodes[0].state) == (policy == "local")
+
+
 def test_what_a_node_keeps_is_neither_shown_to_an_app_nor_lost_with_the_apps_own_state():
     state = RecordDict({"f2ed-buffers": normalized(), "mine": normalized()})
     context = Context(1, 2, {}, state, {})
@@ -159,3 +190,11 @@ def test_a_model_of_buffers_alone_is_refused_at_the_start(federation):
     with pytest.raises(ConfigError, match="nothing to average"):
         server(roster).start(grid, normalized(), num_rounds=1)
     assert not grid.sent
+
+
+def test_a_variance_never_becomes_negative():
+    arrays = normalized()
+    plan = update_plan(arrays, Buffers(), clip_value=1.0)
+    after = moved(arrays, np.full(plan.coordinates, -1.5, np.float32), plan)
+    np.testing.assert_array_equal(after["bn.running_var"].numpy(), [0, 0])
+    np.testing.assert_array_equal(after["bn.running_mean"].numpy(), [-1.5, -1.5])

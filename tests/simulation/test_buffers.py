@@ -116,3 +116,11 @@ def test_a_policy_that_there_is_not_is_refused():
 def test_momentum_of_the_clients_would_average_what_they_keep():
     with pytest.raises(ConfigError, match="client_momentum: it would average the buffers"):
         start(buffers="local", client_momentum=0.9)
+
+
+def test_a_variance_never_becomes_negative():
+    simulation = start()
+    model = simulation.start().model
+    after = simulation._buffers.moved(model, torch.full_like(model, -1.5))
+    assert torch.equal(after[TRAINED + 6 :], torch.zeros(6))
+    torch.testing.assert_close(after[: TRAINED + 6], model[: TRAINED + 6] - 1.5)

@@ -33,18 +33,25 @@ _LEGEND = (
 )
 
 
-def conclusions(findings: Sequence[Finding]) -> list[str]:
-    """Return the main results, one sentence each."""
-    sentences = []
+def _recovered(findings: Sequence[Finding], setting: str) -> str:
+    """List the share of the images that were recovered, by shard size."""
+    wanted = ("inversion", "share recovered", setting)
     shares = {
         finding.shard: finding.found.value
         for finding in findings
-        if (finding.attack, finding.metric, finding.setting)
-        == ("inversion", "share recovered", "untrained dense model")
+        if (finding.attack, finding.metric, finding.setting) == wanted
     }
-    if shares:
-        listed = ", ".join(f"{100 * share:.0f} % at {size}" for size, share in sorted(shares.items()))
-        sentences.append(f"Images recovered from a shard mean of a dense model, by shard size: {listed}.")
+    return ", ".join(f"{100 * share:.0f} % at {size}" for size, share in sorted(shares.items()))
+
+
+def conclusions(findings: Sequence[Finding]) -> list[str]:
+    """Return the main results, one sentence each."""
+    sentences = []
+    trained, untrained = (_recovered(findings, f"{name} dense model") for name in ("trained", "untrained"))
+    if trained or untrained:
+        worst = f"untrained, which is the worst case: {untrained}" if untrained else ""
+        listed = "; ".join(filter(None, (f"trained: {trained}" if trained else "", worst)))
+        sentences.append(f"Images recovered from a shard mean of a dense model, by shard size, {listed}.")
     over = [finding for finding in findings if (finding.attack, finding.metric) == ("disaggregation", "cosine")]
     last = max((finding.rounds for finding in over), default=0)
     reached = {finding.setting: finding.found.value for finding in over if finding.rounds == last}

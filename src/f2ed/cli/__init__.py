@@ -27,6 +27,13 @@ _EXTRAS = {
 def main() -> None:
     """Run the command line; errors end with one sentence and a non-zero exit status."""
     try:
+        _main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _main() -> None:
+    try:
         from f2ed.cli.app import app  # noqa: PLC0415  keeps the light core free of the command line's dependencies
     except ModuleNotFoundError as missing:
         sys.exit(f"f2ed: {MissingExtra('the command line', 'cli')} ({missing.name} is not installed)")
@@ -36,8 +43,6 @@ def main() -> None:
         sys.exit(f"f2ed: {error}")
     except ImportError as error:
         sys.exit(f"f2ed: {_named(error)}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _named(error: BaseException) -> F2edError:

@@ -42,6 +42,9 @@ def sign(
     *,
     authority: Annotated[Path, Parameter(help="The authority's private key.")],
     shards: Annotated[int | None, Parameter(help="Number of shards; at first the planner's.")] = None,
+    shards_per_round: Annotated[
+        int | None, Parameter(help="Draw this many of the fixed shards for each round; 0, as at first, for all.")
+    ] = None,
     min_crowd: Annotated[int | None, Parameter(help="Minimum number of clients in any opened sum; at first 4.")] = None,
     malicious: Annotated[
         int | None, Parameter(help="Number of malicious clients to assume; for new groups at first 1 of 10.")
@@ -150,7 +153,8 @@ def sign(
         colluders=colluders if colluders is not None or not kept else draft.colluders,
         key_rounds=key_rounds if key_rounds is not None else draft.key_rounds,
         first_round=first_round if first_round is not None else draft.first_round,
-        skip=skip if skip is not None or not kept else draft.skip,
+        skip=skip if skip is not None or not kept or shards_per_round is not None else draft.skip,
+        shards_per_round=shards_per_round,
         group_size=group_size,
         malicious=malicious,
         chance=chance,

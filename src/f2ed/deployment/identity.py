@@ -134,7 +134,9 @@ def identify(
 
 
 @lru_cache(maxsize=4)
-def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeChoice = "auto") -> Roster:
+def roster_for_tests(
+    count: int, *, shards: int, min_crowd: int = 1, mode: ModeChoice = "auto", shards_per_round: int = 0
+) -> Roster:
     """Return a roster for simulations, whose private keys anybody can compute."""
     authority = _TEST_AUTHORITY
     draft = Roster(
@@ -145,7 +147,15 @@ def roster_for_tests(count: int, *, shards: int, min_crowd: int = 1, mode: ModeC
         buffers=Buffers(),
         accepted=("test",),
     )
-    return signed(draft, authority, shards=shards, min_crowd=min_crowd, mode=mode, seed=digest(b"f2ed test deal"))
+    return signed(
+        draft,
+        authority,
+        shards=shards,
+        min_crowd=min_crowd,
+        mode=mode,
+        shards_per_round=shards_per_round,
+        seed=digest(b"f2ed test deal"),
+    )
 
 
 def is_test(roster: Roster) -> bool:
@@ -156,7 +166,7 @@ def is_test(roster: Roster) -> bool:
 def roster_from(where: str | Path) -> Roster:
     """Return the roster that a setting names: a file, or `test:N` and `test:N/P` for N test clients in P shards.
 
-    `test:N/P/MODE` also names the mode.
+    `test:N/P/MODE` also names the mode, and `test:N/P/MODE/K` draws K of the shards for each round.
     """
     if not str(where):
         raise ConfigError("no roster; give the path of a signed one, or test:N in a simulation with N nodes")
@@ -164,17 +174,18 @@ def roster_from(where: str | Path) -> Roster:
         roster = read_roster(Path(where))
         check_signature(roster, roster.authority)
         return roster
-    count, _, rest = str(where).removeprefix(_TEST).partition("/")
-    shards, _, mode = rest.partition("/")
+    stated = str(where).removeprefix(_TEST).split("/", 3)
+    count, shards, mode, per_round = stated + [""] * (4 - len(stated))
     try:
-        numbers = int(count), int(shards) if shards else max(1, int(count) // 4)
+        numbers = int(count), int(shards) if shards else max(1, int(count) // 4), int(per_round or 0)
         chosen = msgspec.convert(mode or "auto", ModeChoice)
     except ValueError:
         raise ConfigError(
             f"{where!r} names no test roster; write test:12, test:12/3 for 12 clients in 3 shards, or "
             "test:12/3/dropout-tolerant"
         ) from None
-    return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=min(3, numbers[0] // numbers[1]), mode=chosen)
+    crowd = min(3, numbers[0] // numbers[1])
+    return roster_for_tests(numbers[0], shards=numbers[1], min_crowd=crowd, mode=chosen, shards_per_round=numbers[2])
 
 
 def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:

@@ -108,7 +108,7 @@ def _shards_of_each_round(roster: Roster, rounds: int) -> Iterator[tuple[tuple[C
     known: Assignment | None = None
     for number in range(roster.first_round, roster.first_round + rounds):
         if known is None or known.epoch != roster.schedule(number):
-            known = roster.assignment(number)
+            known = roster.whole_assignment(number)
         yield known.shards
 
 

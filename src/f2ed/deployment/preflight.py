@@ -18,7 +18,7 @@ _log = getLogger("f2ed.deployment")
 
 def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> Guarantee:
     """Refuse numbers that guarantee nothing, and return what holds."""
-    clients, shards, crowd = len(roster.clients), roster.shards, roster.smallest_shard
+    clients, shards, crowd = roster.round_clients, roster.round_shards, roster.smallest_shard
     held = guarantee(clients=clients, malicious=malicious, shards=shards)
     wrong = []
     if crowd < min_crowd:
@@ -51,11 +51,12 @@ def check_weights(roster: Roster, estimator: Estimator) -> None:
 def min_shards(roster: Roster, malicious: int, given: int | None) -> int:
     """Return how many shards must open; by default two per assumed attacker plus one, and refuse what never happens."""
     if given is None:
-        return min(2 * malicious + 1, roster.shards)
-    if not 1 <= given <= roster.shards:
+        return min(2 * malicious + 1, roster.round_shards)
+    if not 1 <= given <= roster.round_shards:
+        sampled = " in a round" if roster.round_shards < roster.shards else ""
         raise ConfigError(
-            f"min_shards = {given}, and the roster has {roster.shards} shards; choose a number from 1 to "
-            f"{roster.shards}, or every round is skipped"
+            f"min_shards = {given}, and the roster has {roster.round_shards} shards{sampled}; choose a number from 1 "
+            f"to {roster.round_shards}, or every round is skipped"
         )
     return given
 
@@ -84,7 +85,7 @@ def noise_forecast(settings: ServerSettings, *, coordinates: int, rounds: int) -
         coordinates=coordinates,
         members=roster.smallest_shard,
         carriers=protocol.carriers_for(roster.smallest_shard),
-        shards=roster.shards,
+        shards=roster.round_shards,
         rounds=max(rounds, 1),
         colluders=protocol.colluders,
         clear=not settings.secure,

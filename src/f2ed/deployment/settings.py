@@ -38,6 +38,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: ServerOptimizer = FedAvg()
     """What makes a step of the robust mean."""
 
+    def __post_init__(self) -> None:
+        """Refuse an estimator that cannot use the weights of the roster."""
+        if len({entry.weight for entry in self.roster.clients}) > 1 and not self.estimator.takes_weights():
+            raise ConfigError(
+                f"the roster gives its clients different weights, and {self.estimator.title} is not defined for rows "
+                "of different weights; use another estimator, such as FilterL2, or sign equal weights"
+            )
+
     @property
     def protocol(self) -> Protocol:
         """How the shards are kept secret: as the roster says."""
@@ -69,7 +77,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return what holds with this many open shards; None with none."""
         if not opened:
             return None
-        return guarantee(clients=len(self.roster.clients), malicious=self.malicious, shards=opened)
+        return guarantee(clients=self.roster.round_clients, malicious=self.malicious, shards=opened)
+
+    def bytes_opened(self, coordinates: int) -> int:
+        """Return what the sums and means of all shards take, in bytes, if all of them are there at once."""
+        shards = self.roster.assignment(0).shards
+        word = self.encoding.ring_for(max(map(len, shards))).dtype.itemsize
+        return len(shards) * (4 * coordinates + word * self.encoding.length(coordinates))
 
     def task(self, job: str, round_: int, *, model: bytes, coordinates: int) -> Task:
         """Return what the clients are asked for in a round, counted from 0: as the roster says.
@@ -91,6 +105,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "clients": len(roster.clients),
             "malicious": self.malicious,
             "shards": roster.shards,
+            "shards_per_round": roster.shards_per_round or None,
             "min_crowd": roster.min_crowd,
             "schedule": msgspec.to_builtins(roster.schedule),
             "estimator": msgspec.to_builtins(self.estimator),

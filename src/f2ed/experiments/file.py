@@ -45,7 +45,9 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True):
         """Return the file with the settings of its quick version, without parts."""
         if not self.quick:
             raise ConfigError(f"{self.path} has no quick version; add one under [quick]")
-        return msgspec.structs.replace(self, settings=self.settings | self.quick, parts=())
+        changed = ", ".join(f"{name} {_brief(value)}" for name, value in self.quick.items())
+        about = f"Quick version, not the setting of the full one: {changed}."
+        return msgspec.structs.replace(self, about=about, settings=self.settings | self.quick, parts=())
 
     def changed(self, **settings: Any) -> "ExperimentFile":
         """Return the file with these settings in all parts."""
@@ -72,8 +74,19 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, about=about, settings=self.settings | rest, fallback={})
 
 
-def find(wanted: Path) -> Path:
+def _brief(value: Any) -> str:
+    """Return a setting in a few words."""
+    if isinstance(value, Mapping):
+        label = value.get("label") or value.get("kind")
+        return str(label) if label else " ".join(f"{name} {_brief(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return " / ".join(map(_brief, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find(wanted: Path | str) -> Path:
     """Return the path if it is a file, or else the shipped file of that name."""
+    wanted = Path(wanted)
     if wanted.is_file():
         return wanted
     files = shipped()
@@ -86,9 +99,9 @@ def find(wanted: Path) -> Path:
     )
 
 
-def read(path: Path) -> ExperimentFile:
+def read(path: Path | str) -> ExperimentFile:
     """Read an experiment file; raise `ConfigError` with the place in the file of an unknown key."""
-    return _read(path)
+    return _read(Path(path))
 
 
 def _read(path: Path, *, based: bool = True) -> ExperimentFile:

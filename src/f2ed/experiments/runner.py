@@ -130,7 +130,7 @@ def finished_before(cell: Cell, out: Path) -> RunLog | None:
 
 def run_cell(
     cell: Cell,
-    out: Path,
+    out: Path | str,
     *,
     data: Data,
     device: str = "cpu",
@@ -140,6 +140,7 @@ def run_cell(
     save_model: bool = False,
 ) -> Iterator[tuple[Kind, RunLog]]:
     """Run or resume one cell; yield each event with the log so far. The trained model is saved beside the records."""
+    out = Path(out)
     if (before := finished_before(cell, out)) is not None:
         yield "skipped", before
         return
@@ -181,7 +182,7 @@ def _archived(out: Path) -> dict[str, RunLog]:
 
 def run_all(
     cells: Sequence[Cell],
-    out: Path,
+    out: Path | str,
     *,
     loaded: Loaded,
     device: str = "cpu",

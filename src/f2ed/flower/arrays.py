@@ -4,6 +4,7 @@ Arrays of floats are part of the update, as far as the roster lets buffers trave
 batch normalization, keep the global model's values: a mean of integers is not an integer.
 """
 
+from logging import getLogger
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["Vector", "flat", "moved", "update", "update_plan"]
+__all__ = ["Vector", "flat", "moved", "stated_plan", "update", "update_plan"]
+
+_log = getLogger("f2ed.flower")
 
 
 def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: float) -> UpdatePlan:
@@ -23,6 +26,22 @@ def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: flo
     return plan_update(
         [(name, values.size if _is_float(values) else 0) for name, values in sizes], buffers, clip_value=clip_value
     )
+
+
+def stated_plan(arrays: ArrayRecord, rules: Buffers | None, *, clip_value: float) -> UpdatePlan:
+    """Return what an update is made of, and log what happens to buffers."""
+    found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
+    if found and rules is None:
+        _log.warning(
+            "f2ed: the model has %s buffers (%s …), and the roster has no rule for them: they are clipped at %g "
+            "and judged like weights. Sign it again with f2ed roster sign --buffers average",
+            len(found),
+            found[0],
+            clip_value,
+        )
+    elif found and rules is not None:
+        _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
+    return update_plan(arrays, rules, clip_value=clip_value)
 
 
 def flat(arrays: ArrayRecord, plan: UpdatePlan) -> Vector:
@@ -42,6 +61,10 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     for name in before:
         if (found := tuple(after[name].shape)) != (wanted := tuple(before[name].shape)):
             raise ConfigError(f"the trained array {name!r} has shape {found}; the global one has {wanted}")
+    names = list(before)
+    for name in (names[place] for place in plan.places):
+        if not _is_float(values := _values(name, after[name])):
+            raise ConfigError(f"the trained array {name!r} is of type {values.dtype}; the global one holds floats")
     in_order = ArrayRecord({name: after[name] for name in before})
     return flat(in_order, plan) - flat(before, plan)
 
@@ -50,14 +73,14 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
     """Return the model after a step, in its own types; arrays that do not travel stay as they are."""
     if plan.coordinates != len(step):
         raise ConfigError(f"a step of {len(step)} coordinates for a model of {plan.coordinates}")
-    names, start = list(arrays), 0
-    record = ArrayRecord(dict(arrays))
-    for place, size in zip(plan.places, plan.sizes, strict=True):
+    names, record = list(arrays), ArrayRecord(dict(arrays))
+    for place, span in plan.spans():
         values = _values(names[place], arrays[names[place]])
-        piece = step[start : start + size].reshape(values.shape)
-        start += size
+        after = values + step[span].reshape(values.shape)
+        if place in plan.variances:
+            after = np.maximum(after, 0)
         # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-        record[names[place]] = Array(np.asarray(values + piece, values.dtype))
+        record[names[place]] = Array(np.asarray(after, values.dtype))
     return record
 
 

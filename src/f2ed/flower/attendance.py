@@ -107,6 +107,9 @@ class Muster:
         """Return who takes part, or None if too few shards could open."""
         assignment = self._settings.roster.assignment(number)
         out = self._quarantine.left_out()
+        if self._settings.roster.round_shards < self._settings.roster.shards:
+            drawn = {client for members in assignment.shards for client in members}
+            there = {client: node for client, node in there.items() if client in drawn}
         asked = {client: node for client, node in there.items() if client not in out}
         if self._can_open(assignment, asked) < self._settings.min_shards:
             if self._can_open(assignment, there) < self._settings.min_shards:

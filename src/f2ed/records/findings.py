@@ -113,7 +113,8 @@ def upkeep(runs: Runs) -> Iterator[Finding]:
         sentence = f"{len(skipped)} of {plural(len(records), 'round')} left the model as it was: {skipped[-1].skipped}."
         yield Finding("degraded", "Skipped rounds", sentence)
     if cut := [run for run in runs if any(record.clipped_honest for record in run.rounds)]:
-        sentence = f"honest updates were clipped{_which(cut, runs)}: raise clip_value, or lower the learning rate."
+        advice = "raise clip_value, or that of buffers, or lower the learning rate."
+        sentence = f"honest updates were clipped{_which(cut, runs)}: {advice}"
         yield Finding("degraded", "Clipping", sentence)
     if closed := sum(bool(record.excluded) for record in records):
         sentence = f"in {closed} of {plural(len(records), 'round')} some rows did not take part; the records state why."

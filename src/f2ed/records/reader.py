@@ -69,7 +69,7 @@ def unpacked(path: Path) -> bytes:
         raise OSError(errno.EIO, "not a compressed file, or only the beginning of one") from None
 
 
-def read(path: Path) -> RunLog:
+def read(path: Path | str) -> RunLog:
     """Read the file of one run; raise `ConfigError` if it is not one."""
     logs = read_all(path)
     if len(logs) > 1:
@@ -77,9 +77,9 @@ def read(path: Path) -> RunLog:
     return logs[0]
 
 
-def read_all(path: Path) -> list[RunLog]:
+def read_all(path: Path | str) -> list[RunLog]:
     """Read every run of a file, an archive or a folder, in order; raise `ConfigError` for anything else."""
-    path = locate(path)
+    path = locate(Path(path))
     if path.is_dir():
         return [log for file in sorted(path.iterdir()) if holds_records(file) for log in read_all(file)]
     try:
@@ -105,10 +105,10 @@ def read_folder(folder: Path) -> list[RunLog]:
     return read_all(folder)
 
 
-def find(paths: Iterable[Path]) -> dict[str, Path]:
+def find(paths: Iterable[Path | str]) -> dict[str, Path]:
     """Return the record files among files, archives and folders, by a short name that tells them apart."""
     found: dict[str, Path] = {}
-    for path in map(locate, paths):
+    for path in (locate(Path(each)) for each in paths):
         if path.is_dir():
             inside = sorted(each for each in path.rglob("*.jsonl*") if holds_records(each))
             found |= {each.relative_to(path).as_posix(): each for each in inside}

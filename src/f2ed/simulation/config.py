@@ -56,11 +56,7 @@ _STAND_INS = {
 }
 """What is read in the place of a plug-in that is in no registry, which then replaces it."""
 
-_SHORT: dict[str, tuple[Any, str]] = {
-    "buffers": (str, "policy"),
-    "dp": (int | float, "noise_multiplier"),
-    "early_stopping": (int | float, "patience"),
-}
+_SHORT = {"buffers": "policy", "dp": "noise_multiplier", "early_stopping": "patience"}
 """Tables for which a word or a number stands, and the setting that it is."""
 
 _ABSENT: dict[str, tuple[Any, ...]] = {
@@ -253,8 +249,8 @@ def _plain(value: Any, name: str) -> Any:
         value = plain(value, name)
     if value in _ABSENT.get(name, ()):
         return None
-    if name in _SHORT and isinstance(value, _SHORT[name][0]) and not isinstance(value, bool):
-        return {_SHORT[name][1]: value}
+    if name in _SHORT and isinstance(value, int | float | str) and not isinstance(value, bool):
+        return {_SHORT[name]: value}
     registry = AnyEstimator if name == "inner" else PLUGINS.get(name)
     if registry is None:
         return value

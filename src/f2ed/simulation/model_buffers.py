@@ -50,9 +50,11 @@ class ModelBuffers:
 
     def moved(self, model: Tensor, step: Tensor) -> Tensor:
         """Return the model after a step; what does not travel stays as it is."""
-        if len(step) == len(model):
-            return model + step
-        return torch.cat((model[: len(step)] + step, model[len(step) :]))
+        after = model + step if len(step) == len(model) else torch.cat((model[: len(step)] + step, model[len(step) :]))
+        for place, span in self.plan.spans():
+            if place in self.plan.variances:
+                after[span].clamp_(min=0)
+        return after
 
     def evaluated(self, model: Tensor, buffers: Tensor | None) -> Tensor:
         """Return the model to evaluate: with the mean of the clients' own buffers, where they have any.

@@ -22,6 +22,12 @@ def test_buffers_come_last_with_their_own_clip():
     assert plan.trained_places == {0, 1, 5}
 
 
+def test_variances_that_travel_are_known():
+    assert plan_update(MODEL, Buffers(), clip_value=1.0).variances == {3}
+    assert plan_update(MODEL, Buffers(policy="keep"), clip_value=1.0).variances == set()
+    assert plan_update(MODEL, None, clip_value=1.0).variances == set()
+
+
 @pytest.mark.parametrize("policy", ["keep", "local"])
 def test_buffers_that_stay_are_not_part_of_the_update(policy):
     plan = plan_update(MODEL, Buffers(policy=policy), clip_value=1.0)

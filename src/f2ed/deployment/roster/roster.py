@@ -31,7 +31,16 @@ from f2ed.protocol.aggregation import Buffers, Protocol
 from f2ed.protocol.primitives.crypto import digest, verify
 from f2ed.protocol.secagg import MIN_CROWD, MaskedMode
 from f2ed.protocol.secagg.schemes import AllOrNothing
-from f2ed.protocol.sharding import Assignment, ClientId, Fixed, Schedule, assign_groups, min_union, roster_hash
+from f2ed.protocol.sharding import (
+    Assignment,
+    ClientId,
+    Fixed,
+    Schedule,
+    assign_groups,
+    min_union,
+    roster_hash,
+    sample_groups,
+)
 
 __all__ = ["FORMAT", "KEY_ROUNDS", "Roster", "revised"]
 
@@ -58,6 +67,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     gone: tuple[Gone, ...] = ()
     """Everybody who was ever on the list and left."""
     shards: Annotated[int, Meta(ge=0)] = 0
+    shards_per_round: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    """How many of the fixed shards are drawn for a round; left out where all of them take part."""
     min_crowd: Annotated[int, Meta(ge=1)] = 1
     """Minimum number of clients in a sum that may be opened."""
     schedule: Schedule = Fixed()
@@ -103,6 +114,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ValueError(f"{heavy[0].name} has the weight {heavy[0].weight}, above the cap of {self.weight_cap}")
         if self.noise_multiplier and self.encoding.clip_norm is None:
             raise ValueError("a noise_multiplier without a clip_norm; set it to about the norm of an honest update")
+        if self.shards_per_round and not isinstance(self.schedule, Fixed):
+            raise ValueError("shards_per_round draws among fixed shards; leave it out, or do not reshard")
+        if self.shards_per_round and self.shards and self.shards_per_round > self.shards:
+            raise ValueError(f"{self.shards_per_round} shards per round of {self.shards}; draw 1 to {self.shards}")
         check_risks(self.training, self.accepted, self.array_rules)
         for what in ("id", "name", "key"):
             left = {getattr(entry, what) for entry in self.gone}
@@ -130,7 +145,28 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return digest(b"f2ed signed roster 3", _text(self))
 
     def assignment(self, round_: int) -> Assignment:
-        """Return the shards of a round, each a union of groups; every party computes the same."""
+        """Return the shards that take part in a round; every party computes the same."""
+        whole = self.whole_assignment(round_)
+        if self.shards_per_round is UNSET:
+            return whole
+        drawn = sample_groups(
+            whole.shards, count=self.shards_per_round, epoch=round_, seed=self.seed, roster=whole.roster
+        )
+        return msgspec.structs.replace(whole, shards=drawn, epoch=round_)
+
+    @property
+    def round_shards(self) -> int:
+        """The number of shards that take part in a round."""
+        return self.shards if self.shards_per_round is UNSET else self.shards_per_round
+
+    @property
+    def round_clients(self) -> int:
+        """About how many clients take part in a round."""
+        everyone = len(self.clients)
+        return everyone if self.shards_per_round is UNSET else everyone * self.shards_per_round // max(1, self.shards)
+
+    def whole_assignment(self, round_: int) -> Assignment:
+        """Return all shards, each a union of groups, whether or not they take part in this round."""
         return assign_groups(
             [group.members for group in self.groups],
             shards=self.shards,
@@ -165,10 +201,19 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
 
     def shard_of(self, client: ClientId, round_: int) -> tuple[ClientId, ...]:
-        """Return the members of a client's shard."""
-        self.check_grouped(client)
+        """Return the members of a client's shard, or refuse a round that it was not drawn for."""
         plan = self.assignment(round_)
-        return plan.shards[plan.shard_of(client)]
+        return plan.shards[self.drawn_shard(client, plan, round_)]
+
+    def drawn_shard(self, client: ClientId, plan: Assignment, round_: int) -> int:
+        """Return the number of a client's shard, or refuse a round that it was not drawn for."""
+        self.check_grouped(client)
+        if self.shards_per_round is not UNSET and not any(client in members for members in plan.shards):
+            raise Refusal(
+                f"client {client} is not in the sample of round {round_}: the seed of the roster draws "
+                f"{self.shards_per_round} of {self.shards} shards, and this client's is not among them"
+            )
+        return plan.shard_of(client)
 
     @property
     def protocol(self) -> Protocol:
@@ -182,6 +227,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def key_epoch(self, round_: int) -> int:
         """Return the epoch of a round's keys: of the assignment, or of `key_rounds` where that stays."""
+        if self.shards_per_round is not UNSET:
+            return round_
         return round_ // self.key_rounds if isinstance(self.schedule, Fixed) else self.schedule(round_)
 
     @property

@@ -32,6 +32,7 @@ def signed(
     key_rounds: int = KEY_ROUNDS,
     first_round: int = 0,
     skip: int | None = None,
+    shards_per_round: int | None = None,
     group_size: int | None = None,
     malicious: int | None = None,
     chance: float | None = None,
@@ -45,10 +46,14 @@ def signed(
     of shards they are as many as before, or as there are groups. For the groups see `grouped`; `malicious` and `chance`
     are those of the pool rule, by default one client of ten and 0.01, or as before. By default the mode follows the
     size of a shard, one member of a shard may collude with the server, and a node follows the server over at most 2 *
-    `key_rounds` missed rounds. All else is as in the draft.
+    `key_rounds` missed rounds, or as many times more as shards are drawn more rarely. `shards_per_round` draws so many
+    of fixed shards for each round; 0 for all. All else is as in the draft.
     """
     check_authority(draft, authority)
-    largest_step = 2 * key_rounds if skip is None else skip
+    per_round = draft.shards_per_round if shards_per_round is None else shards_per_round or msgspec.UNSET
+    # A shard that is drawn for one round of k waits k times as long.
+    rarely = -(-(shards or max(1, draft.shards)) // per_round) if per_round else 1
+    largest_step = 2 * key_rounds * rarely if skip is None else skip
     for name, given, least in (
         ("key_rounds", key_rounds, 1),
         ("first_round", first_round, 0),
@@ -64,6 +69,7 @@ def signed(
         clients=tuple(replace(entry, since=entry.since or serial) for entry in clients),
         gone=tuple(replace(entry, until=entry.until or serial) for entry in draft.gone),
         shards=shards or max(1, draft.shards),
+        shards_per_round=per_round,
         min_crowd=min_crowd,
         schedule=schedule,
         key_rounds=key_rounds,
@@ -120,7 +126,7 @@ def check_signature(roster: Roster, authority: bytes) -> None:
 def _check_terms(roster: Roster) -> None:
     """Refuse what no node would follow, such as weights under which one member stands out."""
     task = round_task(roster, roster.name, roster.first_round, model=bytes(32), coordinates=1)
-    terms = shard_terms(roster.assignment(roster.first_round), task)
+    terms = shard_terms(roster.whole_assignment(roster.first_round), task)
     for each in terms:
         check(each)
     if task.weights and not isinstance(roster.schedule, Fixed):

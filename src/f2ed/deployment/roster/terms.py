@@ -33,12 +33,12 @@ def round_task(roster: Roster, job: str, round_: int, *, model: bytes, coordinat
 
 def derived_terms(roster: Roster, run: int, client: ClientId, round_: int, length: int) -> Terms:
     """Return the only terms that a client follows in a round, for a vector of this many words."""
-    roster.check_grouped(client)
     assignment = roster.assignment(round_)
+    shard = roster.drawn_shard(client, assignment, round_)
     try:
         coordinates = coordinates_of(length, roster.encoding.bits)
         task = round_task(roster, roster.job(run), round_, model=_NO_MODEL, coordinates=coordinates)
-        return terms_of(assignment, task, assignment.shard_of(client))
+        return terms_of(assignment, task, shard)
     except ConfigError as error:
         raise Refusal(f"no terms for round {round_} follow from the roster: {error}") from None
 

@@ -104,9 +104,10 @@ class Dataset(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=Tru
     `folder` holds data sets, one subfolder each; data sets that are computed ignore it.
     """
 
-    def load(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
+    def load(self, folder: Path | str | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:
         """Return the data, marked as what this setting describes."""
-        return replace(self(folder, progress=progress, notify=notify), origin=self)
+        place = None if folder is None else Path(folder)
+        return replace(self(place, progress=progress, notify=notify), origin=self)
 
     @abstractmethod
     def __call__(self, folder: Path | None = None, *, progress: Progress = quiet, notify: Notify = quiet) -> Data:

@@ -5,7 +5,7 @@ An update is one vector: first the trained arrays, then the buffers, which are s
 estimated on their own, so that they do not enter the distances by which a robust rule judges the trained part.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple, final
@@ -25,6 +25,8 @@ BufferPolicy = Literal["average", "keep", "local"]
 
 BUFFER_NAMES = ("*running_mean", "*running_var", "*moving_mean", "*moving_variance")
 """What torch and Keras call the statistics of a batch normalization."""
+_VARIANCES = ("*running_var", "*moving_variance")
+"""Those of them that are never negative: where they are near zero, rounding alone could make them so."""
 
 Values = npt.NDArray[np.floating[Any]]
 Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -54,7 +56,7 @@ class Buffers(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def is_buffer(self, name: str) -> bool:
         """Return whether an array of this name is a buffer."""
-        return any(fnmatchcase(name, pattern) for pattern in self.names)
+        return _fits(name, self.names)
 
     def clip_of(self, name: str, *, trained: float, buffer: bool) -> float:
         """Return the value at which an array is clipped, where others of the trained part are clipped at `trained`."""
@@ -75,6 +77,8 @@ class UpdatePlan(NamedTuple):
     """The number of leading coordinates that are trained; the rest are buffers."""
     factors: tuple[float, ...]
     """By array: its own clip, as a multiple of the clip of the others."""
+    variances: frozenset[int] = frozenset()
+    """The arrays that travel and stay at zero or above."""
 
     @property
     def coordinates(self) -> int:
@@ -92,6 +96,11 @@ class UpdatePlan(NamedTuple):
         ends = accumulate(self.sizes)
         return frozenset(place for place, end in zip(self.places, ends, strict=True) if end <= self.trained)
 
+    def spans(self) -> Iterator[tuple[int, slice]]:
+        """Yield each array that travels, with its coordinates."""
+        for place, size, end in zip(self.places, self.sizes, accumulate(self.sizes), strict=True):
+            yield place, slice(end - size, end)
+
     def narrowed(self, updates: Values) -> Values:
         """Return vectors [..., d] with each array divided by its factor, as they are clipped and encoded."""
         out = updates.copy()
@@ -105,11 +114,9 @@ class UpdatePlan(NamedTuple):
             np.multiply(part, part.dtype.type(factor), out=part)
 
     def _scaled(self, vectors: Values) -> Iterable[tuple[Values, float]]:
-        start = 0
-        for size, factor in zip(self.sizes, self.factors, strict=True):
+        for (_, span), factor in zip(self.spans(), self.factors, strict=True):
             if factor != 1.0:
-                yield vectors[..., start : start + size], factor
-            start += size
+                yield vectors[..., span], factor
 
 
 def plan_update(
@@ -141,8 +148,13 @@ def plan_update(
             tuple(arrays[place][1] for place in places),
             sum(arrays[place][1] for place in trained),
             tuple(_factor(clip, clip_value) for clip in clips),
+            frozenset(place for place in places if known[place] and _fits(arrays[place][0], _VARIANCES)),
         )
     )
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _factor(clip: float, clip_value: float) -> float:
