@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.spill import forget, is_spilled
 from f2ed.core.threads import cores
 
 __all__ = ["LANES", "Array", "as_matrix", "double", "in_lanes", "like", "namespace", "one_blas_thread", "to_numpy"]
@@ -28,6 +29,7 @@ Array = Any  # an ndarray or a torch tensor: whichever came in
 
 # Work is split into this many lanes on every machine, so that sums do not depend on the number of cores.
 LANES = 8
+_RESIDENT = 1 << 26  # bytes of a file that a lane may have in memory
 _WORTH_THREADS = 1 << 22  # elements; below this, starting threads costs more than it saves
 
 
@@ -101,6 +103,8 @@ def in_lanes(work: Callable[[Iterator[slice]], T], matrix: Array, width: int, *,
         return [_quietly(work, _slices(0, columns, width))]
     step = -(-columns // (LANES * width)) * width
     lanes = [_slices(start, min(start + step, columns), width) for start in range(0, columns, step)]
+    if is_spilled(matrix):
+        lanes = [_forgetful(lane, matrix) for lane in lanes]
     if len(lanes) == 1 or cores() == 1 or (blas and _blas() is None):
         return [_quietly(work, lane) for lane in lanes]
     return list(_pool().map(_quietly, repeat(work), lanes))
@@ -114,6 +118,19 @@ def _quietly(work: Callable[[Iterator[slice]], T], lane: Iterator[slice]) -> T:
 
 def _slices(start: int, stop: int, width: int) -> Iterator[slice]:
     return (slice(at, min(at + width, stop)) for at in range(start, stop, width))
+
+
+def _forgetful(lane: Iterator[slice], matrix: Array) -> Iterator[slice]:
+    """Yield the blocks of a lane, and take those that were read out of memory from time to time."""
+    most, start, stop = _RESIDENT // (len(matrix) * matrix.itemsize), None, 0
+    for columns in lane:
+        start, stop = columns.start if start is None else start, columns.stop
+        yield columns
+        if stop - start >= most:
+            forget(matrix[:, start:stop])
+            start = None
+    if start is not None:
+        forget(matrix[:, start:stop])
 
 
 @cache

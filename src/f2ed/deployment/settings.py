@@ -79,6 +79,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return guarantee(clients=self.roster.round_clients, malicious=self.malicious, shards=opened)
 
+    def bytes_opened(self, coordinates: int) -> int:
+        """Return what the sums and means of all shards take, in bytes, if all of them are there at once."""
+        shards = self.roster.assignment(0).shards
+        word = self.encoding.ring_for(max(map(len, shards))).dtype.itemsize
+        return len(shards) * (4 * coordinates + word * self.encoding.length(coordinates))
+
     def task(self, job: str, round_: int, *, model: bytes, coordinates: int) -> Task:
         """Return what the clients are asked for in a round, counted from 0: as the roster says.
 

@@ -4,6 +4,7 @@ Arrays of floats are part of the update, as far as the roster lets buffers trave
 batch normalization, keep the global model's values: a mean of integers is not an integer.
 """
 
+from logging import getLogger
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["Vector", "flat", "moved", "update", "update_plan"]
+__all__ = ["Vector", "flat", "moved", "stated_plan", "update", "update_plan"]
+
+_log = getLogger("f2ed.flower")
 
 
 def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: float) -> UpdatePlan:
@@ -23,6 +26,22 @@ def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: flo
     return plan_update(
         [(name, values.size if _is_float(values) else 0) for name, values in sizes], buffers, clip_value=clip_value
     )
+
+
+def stated_plan(arrays: ArrayRecord, rules: Buffers | None, *, clip_value: float) -> UpdatePlan:
+    """Return what an update is made of, and log what happens to buffers."""
+    found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
+    if found and rules is None:
+        _log.warning(
+            "f2ed: the model has %s buffers (%s …), and the roster has no rule for them: they are clipped at %g "
+            "and judged like weights. Sign it again with f2ed roster sign --buffers average",
+            len(found),
+            found[0],
+            clip_value,
+        )
+    elif found and rules is not None:
+        _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
+    return update_plan(arrays, rules, clip_value=clip_value)
 
 
 def flat(arrays: ArrayRecord, plan: UpdatePlan) -> Vector:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable
 from logging import getLogger
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.spill import Zeros, forget
 from f2ed.deployment.journal import RoundOutcome
 from f2ed.deployment.masked_metrics import Measured, read_metrics, width
 from f2ed.deployment.pace import Pace
@@ -66,6 +68,8 @@ class RoundLeader(NamedTuple):
     root_fn: RootFn | None = None
     weighted_by: str = WEIGHTED_BY
     """The metric by which the strategy weights replies, of which there is one."""
+    zeros: Zeros = np.zeros
+    """Makes sums and means."""
 
     def lead(
         self,
@@ -88,10 +92,17 @@ class RoundLeader(NamedTuple):
         task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.plan.coordinates)
         # Each shard has its own deadlines, and none waits for another; meanwhile nodes that come back say hello.
         means, audit = shard_means(
-            exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
+            exchange,
+            assignment,
+            task,
+            keys=self.keys,
+            independent=True,
+            meanwhile=self.registry.poll,
+            zeros=self.zeros,
         )
-        if self.plan.scales:
-            self.plan.widen(means)
+        for mean in means if self.plan.scales else ():
+            self.plan.widen(mean)
+            forget(mean)
         opened = time.monotonic()
         weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
         names = [assignment.name(shard) for shard in audit.opened]

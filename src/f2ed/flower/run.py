@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from f2ed.core.errors import ConfigError, OutageError
+from f2ed.core.spill import Spill
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
 from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
@@ -25,16 +27,16 @@ from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
-from f2ed.flower.arrays import update_plan
+from f2ed.flower.arrays import stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
-from f2ed.flower.inner import Inner
+from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
 from f2ed.flower.round_input import RoundInputs
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import Buffers, ServerStep, UpdatePlan
+from f2ed.protocol.aggregation import ServerStep
 from f2ed.records import Deployed, RoundRecord
 
 __all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
@@ -61,6 +63,8 @@ class RunSettings:
     root_fn: RootFn | None
     on_round: Sequence[OnRound]
     inner: Inner | None
+    spill: Spill | None = None
+    """Where sums and means go beyond the memory budget; None if there is none."""
 
 
 class Evaluation(NamedTuple):
@@ -201,8 +205,12 @@ class RunLeader:
 
     def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)
-        connection, pace = Connection(grid, self._settings.heads), Pace(malicious=settings.malicious)
-        plan = self._plan(progress.arrays)
+        spill = self._settings.spill
+        connection = Connection(grid, self._settings.heads, sparing=spill is not None)
+        pace = Pace(malicious=settings.malicious)
+        plan = stated_plan(progress.arrays, self._roster.array_rules, clip_value=settings.encoding.clip_value)
+        if spill is not None:
+            spill.check_room(settings.bytes_opened(plan.coordinates))
         return RoundLeader(
             connection,
             NodeRegistry(connection, self._roster, job, pace=pace, deadlines=self._settings.deadlines),
@@ -223,26 +231,9 @@ class RunLeader:
             {},
             self._settings.log,
             self._settings.root_fn,
-            *(() if self._settings.inner is None else (self._settings.inner.weighted_by,)),
+            WEIGHTED_BY if self._settings.inner is None else self._settings.inner.weighted_by,
+            np.zeros if spill is None else spill,
         )
-
-    def _plan(self, arrays: ArrayRecord) -> UpdatePlan:
-        """Return what an update is made of, and say what happens to buffers; nothing without arrays."""
-        if not arrays:
-            return UpdatePlan((), (), (), 0, ())
-        rules, clip_value = self._roster.array_rules, self._settings.server.encoding.clip_value
-        found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
-        if found and rules is None:
-            _log.warning(
-                "f2ed: the model has %s buffers (%s …), and the roster has no rule for them: they are clipped at %g "
-                "and judged like weights. Sign it again with f2ed roster sign --buffers average",
-                len(found),
-                found[0],
-                clip_value,
-            )
-        elif found and rules is not None:
-            _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
-        return update_plan(arrays, rules, clip_value=clip_value)
 
     def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
         """Log what the run guarantees, and open its records."""

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.spill import spill_beside
 from f2ed.deployment import preflight
 from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.masked_metrics import Measured
@@ -29,6 +30,7 @@ from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator, FilterL2
 from f2ed.flower.attendance import Waits
+from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.handover import check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
@@ -49,20 +51,6 @@ _log = getLogger("f2ed.flower")
 _DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
-
-_OF_FLOWER = {
-    **dict.fromkeys(
-        ("fraction_train", "min_train_nodes", "min_available_nodes"),
-        "the roster says who takes part (f2ed roster sign --shards-per-round)",
-    ),
-    **dict.fromkeys(("fraction_evaluate", "min_evaluate_nodes"), "clients evaluate only where the roster allows it"),
-    **dict.fromkeys(("weighted_by_key",), "weights are public and signed (f2ed roster sign --weight)"),
-    **dict.fromkeys(("arrayrecord_key", "configrecord_key"), "the records are called arrays and config"),
-    **dict.fromkeys(
-        ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"), "metrics of single clients do not leave the nodes"
-    ),
-}
-"""Settings of Flower's own strategies that have no meaning here, and why."""
 
 
 class F2ed(Strategy):
@@ -101,6 +89,8 @@ class F2ed(Strategy):
         inner: Strategy | None = None,
         on_round: OnRound | Sequence[OnRound] = (),
         root_fn: RootFn | None = None,
+        memory_budget: int | None = None,
+        spill_folder: str | Path | None = None,
         **others: object,
     ) -> None:
         """Refuse settings that guarantee nothing, before anything starts.
@@ -116,11 +106,11 @@ class F2ed(Strategy):
         `seed` is for estimators that draw at random, by default fresh randomness. `secure=False` sums in the clear:
         only simulated clients accept it. `server_optimizer` makes a step of the robust mean, and so may `inner`, a
         strategy of Flower's. `on_round` is called after each round, with a `FinishedRound`. `root_fn` trains the model
-        on data that the server trusts, for estimators that use it.
+        on data that the server trusts, for estimators that use it. `memory_budget` bounds, in bytes, the sums and means
+        of shards that are in memory; more are in files of `spill_folder`, by default where the checkpoint or records
+        are, which vanish with the run.
         """
-        for name in others:
-            why = _OF_FLOWER.get(name, "there is no such setting")
-            raise ConfigError(f"F2ed takes no {name}: {why}; leave it out")
+        refuse_others(others)
         if inner is not None and server_optimizer is not None:
             raise ConfigError("server_optimizer and inner both make a step of the robust mean; give one of them")
         signed = roster if isinstance(roster, Roster) else roster_from(roster)
@@ -173,6 +163,7 @@ class F2ed(Strategy):
             root_fn=checked_root(estimator, root_fn),
             on_round=(on_round,) if callable(on_round) else tuple(on_round),
             inner=None if inner is None else Inner(inner, clients=len(signed.clients)),
+            spill=spill_beside(kept or written, budget=memory_budget, folder=spill_folder),
         )
 
     def start(

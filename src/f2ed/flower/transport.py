@@ -6,6 +6,7 @@ comes after its deadline is reported in a later round, and not used.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from logging import WARNING, getLogger
 from threading import Lock
 from typing import NamedTuple
@@ -76,10 +77,13 @@ class _Unanswered(NamedTuple):
 class Connection:
     """Asks nodes and yields their answers until all have come or time is up. May be used from several threads."""
 
-    def __init__(self, grid: Grid, heads: Heads | None = None) -> None:
+    def __init__(self, grid: Grid, heads: Heads | None = None, *, sparing: bool = False) -> None:
+        """If `sparing` of memory, take one reply at a time over all threads, and the next when it has been used."""
         self._grid = grid
         self._heads = heads
         self._lock = Lock()
+        self._batch = 1 if sparing else _BATCH
+        self._gate: AbstractContextManager[object] = Lock() if sparing else nullcontext()
         self._late: dict[str, _Unanswered] = {}
 
     def node_ids(self) -> list[int]:
@@ -110,11 +114,12 @@ class Connection:
 
     def pull(self, messages: list[str]) -> Iterator[Message]:
         """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
-        for start in range(0, len(messages), _BATCH):
-            with self._lock:
-                replies = list(self._grid.pull_messages(messages[start : start + _BATCH]))
-            while replies:
-                yield replies.pop()
+        for start in range(0, len(messages), self._batch):
+            with self._gate:
+                with self._lock:
+                    replies = list(self._grid.pull_messages(messages[start : start + self._batch]))
+                while replies:
+                    yield replies.pop()
 
     def ask(
         self, questions: Mapping[int, Question], *, group: str, kind: str = TRAIN
@@ -130,6 +135,7 @@ class Connection:
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
                     yield node, reply, time.monotonic() - since
+                del reply  # It may be large, and the next may be a while in coming.
             passed = time.monotonic() - since
             for each, node in [(each, node) for each, node in waiting.items() if questions[node].deadline() <= passed]:
                 del waiting[each]
@@ -208,7 +214,9 @@ class RoundExchange:
                 self.errors[client] = str(error)
                 _log.log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)
             else:
+                del reply
                 yield client, heard
+                del heard
         for node, client in there.items():
             self._give_up(client, steps[client], questions[node].deadline())
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
+from f2ed.core.spill import forget
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.transparency.heads import Heads
@@ -43,7 +44,7 @@ class ServerLog(NamedTuple):
         """Add a round: `means` are the rows that opened, `before` and `after` the digests of the model."""
         contexts = [bind(terms, task.roster, task.model) for terms in shard_terms(assignment, task)]
         opened = {
-            shard: digest(b"f2ed log opened 1", contexts[shard], hashlib.sha256(means[row]).digest())
+            shard: digest(b"f2ed log opened 1", contexts[shard], _hashed(means[row]))
             for row, shard in enumerate(audit.opened)
         }
         shards = tuple(
@@ -92,3 +93,9 @@ def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Hea
     file = LogFile(beside.with_suffix(".log"), SERVER, private, roster.lineage, roster.digest, roster.serial)
     file.append()  # Whatever keeps it from being written is found before the first round.
     return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, heads)
+
+
+def _hashed(mean: npt.NDArray[np.float32]) -> bytes:
+    found = hashlib.sha256(mean.data).digest()
+    forget(mean)
+    return found

@@ -59,6 +59,7 @@ def lockstep(exchange: Exchange, conversations: Iterable[Conversation[Result]]) 
             # A client that was not asked, or has answered, is ignored: it must not answer the next request too.
             if home := asked.pop(client, None):
                 following |= {c: (home, request) for c, request in home.send({client: reply}).items()}
+            del reply  # An upload may fill the memory: release it while waiting for the next.
         for late in set(asked.values()):
             following |= {c: (late, request) for c, request in late.send({}).items()}
         requests = following

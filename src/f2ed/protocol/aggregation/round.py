@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from f2ed.core.errors import PeerError
+from f2ed.core.spill import Zeros, forget
 from f2ed.protocol.aggregation.audit import Audit
 from f2ed.protocol.aggregation.conversation import Exchange, lockstep
 from f2ed.protocol.aggregation.key_setup import EpochKeys
@@ -59,19 +60,21 @@ def shard_means(
     independent: bool = False,
     meanwhile: Callable[[], None] | None = None,
     threads: int = 2,
+    zeros: Zeros = np.zeros,
 ) -> ShardMeans:
     """Drive all shards, in lockstep or each on its own, and return the means of those that opened.
 
     With `keys`, a dictionary to keep between rounds, the members of a shard agree on keys once per epoch, where its
     scheme keeps any. `independent` shards need an exchange that may be called from several threads; `meanwhile` is
-    called every second until all of them are done. `threads` unmask one sum.
+    called every second until all of them are done. `threads` unmask one sum. `zeros` makes the sums and the matrix of
+    means, of which a `Spill` puts some into files.
     """
     book: EpochKeys = {} if keys is None else keys
-    means = np.empty((len(assignment.shards), task.coordinates), np.float32)
+    means = zeros((len(assignment.shards), task.coordinates), np.float32)
     shards = []
     for index, terms in enumerate(shard_terms(assignment, task)):
         known = book.get((terms.epoch, terms.members))
-        server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads)
+        server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads, zeros=zeros)
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
         _drive_each(exchange, shards, meanwhile)
@@ -90,6 +93,7 @@ def shard_means(
     for row, index in enumerate(audit.opened):
         if row != index:
             means[row] = means[index]
+            forget(means[: index + 1])
     return ShardMeans(means[: len(audit.opened)], audit)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.errors import PeerError
+from f2ed.core.spill import forget
 from f2ed.protocol.aggregation.audit import ShardAudit
 from f2ed.protocol.aggregation.conversation import Conversation
 from f2ed.protocol.aggregation.task import opening_cost
@@ -80,3 +81,4 @@ class Shard:
             self._reason = str(error)
         else:
             self._clipped = decoded.clipped
+        forget(self._row)

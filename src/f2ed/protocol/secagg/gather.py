@@ -2,7 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+
 from f2ed.core.errors import PeerError
+from f2ed.core.spill import Zeros, forget
 from f2ed.protocol.primitives.gather import gather, was_silent
 from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload, read_reply
@@ -18,14 +21,22 @@ Replies = Mapping[ClientId, bytes]
 class Adder:
     """Adds uploads as they arrive. It keeps the total, and one vector per group of which some uploads are missing."""
 
-    def __init__(self, terms: Terms, tag: bytes, *, groups: Collection[tuple[ClientId, ...]] = ()) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        tag: bytes,
+        *,
+        groups: Collection[tuple[ClientId, ...]] = (),
+        zeros: Zeros = np.zeros,
+    ) -> None:
         self._ring = Ring(terms.ring)
         self._tag = tag[:TAG_BYTES]
         self._length = terms.length
         self._group_of = {client: group for group in groups for client in group}
         self._partial: dict[tuple[ClientId, ...], tuple[Words, set[ClientId]]] = {}
         self.payload = terms.length * self._ring.wire_bytes
-        self.total: Words = self._ring.zeros(terms.length)
+        self._zeros = zeros
+        self.total: Words = self._empty()
 
     def take(self, client: ClientId, reply: bytes) -> None:
         """Add one upload, or raise `PeerError` for one that cannot be added."""
@@ -41,13 +52,19 @@ class Adder:
         group = self._group_of.get(client)
         if group is None:
             self._ring.add_packed(self.total, payload)
+            forget(self.total)
             return
-        words, missing = self._partial.get(group) or (self._ring.zeros(self._length), set(group))
+        words, missing = self._partial.get(group) or (self._empty(), set(group))
         self._ring.add_packed(words, payload)
+        forget(words)
         missing.discard(client)
         self._partial[group] = words, missing
         if not missing:
             self.total += self._partial.pop(group)[0]
+            forget(self.total)
+
+    def _empty(self) -> Words:
+        return self._zeros((self._length,), self._ring.dtype)
 
 
 def name_some(clients: Iterable[ClientId]) -> str:

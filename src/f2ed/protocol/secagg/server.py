@@ -8,8 +8,10 @@ from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from f2ed.core.errors import ConfigError, PeerError
+from f2ed.core.spill import Zeros
 from f2ed.protocol.primitives.ring import Words
 from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.checks import check
@@ -42,12 +44,13 @@ def secure_sum(
     model: bytes,
     keys: ShardKeys | None = None,
     threads: int = 2,
+    zeros: Zeros = np.zeros,
 ) -> Generator[Requests, Replies, ShardSum]:
     """Lead one shard through one round; see `gather` for what may be sent in.
 
     `model` is SHA-256 of the global model, and of all else, that the clients received. `keys` are those of the epoch,
-    from the result of an earlier round; without them the members are asked first. Terms that no client may accept raise
-    `ConfigError`.
+    from the result of an earlier round; without them the members are asked first. `zeros` makes the vectors that
+    uploads are added to. Terms that no client may accept raise `ConfigError`.
     """
     check(_readable(terms))
     scheme = scheme_of(terms.mode)
@@ -58,7 +61,7 @@ def secure_sum(
     try:
         if scheme.keeps_keys and agreed is None:
             agreed = yield from scheme.agree_on_keys(terms, roster, dropped)
-        shard = ShardRound(terms, roster, context, agreed or NO_KEYS, dropped, threads, blame)
+        shard = ShardRound(terms, roster, context, agreed or NO_KEYS, dropped, threads, blame, zeros)
         survivors, total = yield from scheme.add(shard)
     except PeerError as error:
         # A member that refuses may have lost its keys; one that is silent may be back in the next round.

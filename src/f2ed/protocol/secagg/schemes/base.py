@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from f2ed.core.errors import ConfigError
+from f2ed.core.spill import Zeros
 from f2ed.protocol.primitives.ring import Words
 from f2ed.protocol.secagg.blame import Blame
 from f2ed.protocol.secagg.gather import Replies, Requests
@@ -57,6 +60,8 @@ class ShardRound(NamedTuple):
     dropped: dict[ClientId, str]
     threads: int
     blame: list[Blame]
+    zeros: Zeros = np.zeros
+    """Makes the vectors that uploads are added to."""
 
 
 class Scheme(ABC):

@@ -34,7 +34,7 @@ class Clear(Scheme):
 
     def add(self, shard: ShardRound) -> Summation:
         """Add the uploads of those who answer with all of their group."""
-        adder = Adder(shard.terms, shard.context, groups=shard.terms.groups)
+        adder = Adder(shard.terms, shard.context, groups=shard.terms.groups, zeros=shard.zeros)
         ask = write(AskUpload(shard.terms))
         uploaded = yield from gather("upload", dict.fromkeys(shard.terms.members, ask), adder.take, shard.dropped)
         whole = tuple(client for client in uploaded if client not in torn(shard.terms, uploaded))

@@ -98,7 +98,7 @@ class AllOrNothing(Scheme):
 
     def add(self, shard: ShardRound) -> Summation:
         """Add the uploads: only those of all members together have masks that cancel."""
-        adder = Adder(shard.terms, shard.context)
+        adder = Adder(shard.terms, shard.context, zeros=shard.zeros)
         ask = write(AskUpload(shard.terms, *shard.keys))
         uploaded = yield from gather("upload", dict.fromkeys(shard.terms.members, ask), adder.take, shard.dropped)
         _require_all("uploaded nothing usable", shard.terms, uploaded)

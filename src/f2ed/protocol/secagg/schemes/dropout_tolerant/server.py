@@ -45,13 +45,15 @@ class DropoutTolerantServer:
         self._dropped = shard.dropped
         self._blame = shard.blame
         self._threads = shard.threads
+        self._zeros = shard.zeros
 
     def run(self) -> Summation:
         """Return the survivors and their sum; raise `PeerError` with the reason if it stays closed."""
         peers = yield from self._advertise()
         shares = yield from self._share(peers)
         deals = Deals(self._context, peers, shares)
-        adder = Adder(self._terms, keys.upload_tag(self._context, deals.view()), groups=self._terms.groups)
+        tag = keys.upload_tag(self._context, deals.view())
+        adder = Adder(self._terms, tag, groups=self._terms.groups, zeros=self._zeros)
         alive, complaints = yield from self._upload(deals, adder)
         self._convict(deals, complaints)
         disputed = {(each.client, each.dealer) for each in complaints}
