@@ -81,3 +81,31 @@ def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp
 def test_what_cannot_be_audited_is_refused(line, why, tmp_path):
     with pytest.raises(ConfigError, match=why):
         app(f"audit {line} --out {tmp_path}")
+
+
+def test_a_run_with_helpers_is_audited_for_each_party(tmp_path, capsys):
+    run = tmp_path / "run.toml"
+    settings = RUN.replace("shards = 6", 'protocol = { kind = "helpers", sketch = 256, tests = 4 }\nclip_norm = 1.0')
+    run.write_text(settings.replace("[96]", "[24]"))
+    audit(f"{run} --quick --out {tmp_path / 'out'} --rounds 5 --seed 3 --json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["protocol"], found["data"]) == ("helpers", "digits")
+    chosen = found["settings"]
+    assert (chosen["clients"], chosen["batch_size"], chosen["hidden"], chosen["seed"]) == (24, 2, 24, 3)
+    assert (chosen["helpers"]["sketch"], chosen["colluders"], chosen["rounds"]) == (256, [3, 12], [1, 5])
+    assert {one["target"] for one in found["findings"]} == {
+        "images",
+        "labels",
+        "membership",
+        "malicious model",
+        "rounds",
+    }
+    assert (tmp_path / "out" / "audit.md").read_text().startswith("# What server, mixer and judge learn: digits")
+    for picture in found["pictures"]:
+        assert (tmp_path / "out" / picture["file"]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("option", ["--sizes 1,2", "--trials 2", "--iterations 3"])
+def test_options_of_shards_are_refused_with_helpers(option):
+    with pytest.raises(ConfigError, match=f"{option.split()[0]}: only for shards"):
+        app(f"audit --protocol helpers {option}")

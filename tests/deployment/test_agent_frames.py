@@ -13,6 +13,7 @@ from f2ed.deployment.agent.frames import Failed, Update, receive, receive_floats
 def pair():
     app, agent = socket.socketpair()
     with app, agent:
+        agent.settimeout(5.0)
         yield app, agent
 
 

@@ -68,9 +68,9 @@ def test_the_commands_lead_to_eight_nodes_that_train(tmp_path):
         try:
             status = process.wait(1500)
         finally:
+            left = at_home_in(tmp_path)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            left = at_home_in(tmp_path)
             kill_each(left)
     printed = (tmp_path / "out.log").read_text()
     assert status == 0, printed[-3000:]

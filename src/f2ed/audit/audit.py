@@ -29,7 +29,7 @@ from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models import Cnn, Mlp
 from f2ed.protocol.sharding import EveryRound, Schedule
 
-__all__ = ["AuditSettings", "Picture", "audit"]
+__all__ = ["AuditSettings", "Picture", "audit", "trained_on"]
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -78,7 +78,7 @@ def audit(data: Data, settings: AuditSettings) -> Iterator[Finding | RankHistory
     """
     settings = msgspec.structs.replace(settings, sizes=tuple(sorted({1, *settings.sizes})))
     fresh = Mlp((settings.hidden,))(data.shape, data.classes, settings.seed)
-    trained = _trained(fresh, data, settings)
+    trained = trained_on(fresh, data, settings.seed)
     plain: dict[str, float] = {}
     for name, model in (("untrained", fresh), ("trained", trained)):
         yield f"images, labels and membership from shard means, dense model, {name}"
@@ -226,10 +226,11 @@ def _one_inconsistent_round(
     return float(seen), float(psnr(true, _average(data))[0])
 
 
-def _trained(fresh: nn.Module, data: Data, settings: AuditSettings) -> nn.Module:
-    rng = stream(settings.seed, "audit", "training")
+def trained_on(fresh: nn.Module, data: Data, seed: int) -> nn.Module:
+    """Return the model after two epochs on a part of the training set."""
+    rng = stream(seed, "audit", "training")
     rows = rng.choice(len(data.train), size=min(6000, len(data.train)), replace=False)
-    return _fit(fresh, data.train.take(torch.from_numpy(rows)), data, epochs=2, seed=settings.seed)
+    return _fit(fresh, data.train.take(torch.from_numpy(rows)), data, epochs=2, seed=seed)
 
 
 def _fit(fresh: nn.Module, samples: Samples, data: Data, *, epochs: int, seed: int) -> nn.Module:

@@ -5,7 +5,7 @@ import time
 from base64 import b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -22,6 +22,7 @@ try:
     from f2ed.audit.findings import RankHistory
     from f2ed.audit.images import save_png
     from f2ed.audit.summary import as_record, conclusions, markdown
+    from f2ed.cli.audit_helpers import audit_helpers, coalition_settings
     from f2ed.experiments import expand
     from f2ed.experiments import read as read_experiments
     from f2ed.guarantees.leakage.forecast import ScheduleLeak
@@ -49,6 +50,12 @@ def command(
     file: Annotated[Path | None, Parameter(help="An experiment file (.toml) or the records of a run (.jsonl).")] = None,
     /,
     *,
+    protocol: Annotated[
+        Literal["shards", "helpers"] | None,
+        Parameter(
+            help="Who is audited: the server with shards, or server, mixer and judge; that of the run by default."
+        ),
+    ] = None,
     out: Annotated[Path, Parameter(help="Output folder for findings, page and pictures.")] = Path("audit"),
     data: Annotated[Path | None, Parameter(help="Folder to search first for data sets.")] = None,
     sizes: Annotated[str | None, Parameter(help="Shard sizes, such as 1,2,4,8,16.")] = None,
@@ -73,7 +80,12 @@ def command(
     Records contain no updates, so shard means are computed again from these settings, without the run's noise; what the
     leak meter measured is taken from the records.
 
+    With helpers (--protocol helpers, or a file of a run with helpers) it plays server, mixer and judge, each alone and
+    with clients that collude, beside shards of 4 of the same clients.
+
     Example: f2ed audit
+
+    Example: f2ed audit --protocol helpers
 
     Example: f2ed audit experiments/demo.toml --out audit/demo
     """
@@ -81,15 +93,23 @@ def command(
     if note and (file is None or file.suffix != ".jsonl"):
         raise ConfigError("--note needs the records of a run; give a .jsonl file")
     run, log = (None, None) if file is None else _experiment(file)
+    if protocol == "helpers" or (protocol is None and run is not None and run.helpers is not None):
+        shards_only = {"--sizes": sizes, "--trials": trials, "--iterations": iterations, "--note": note or None}
+        if stated := [name for name, value in shards_only.items() if value is not None]:
+            raise ConfigError(f"{', '.join(stated)}: only for shards; leave it out, or use --protocol shards")
+        torch.set_num_threads(1)
+        coalitions = coalition_settings(run, quick=quick, rounds=rounds, seed=seed)
+        audit_helpers(_data(run, data), coalitions, run, out, json=json)
+        return
     recorded = [] if log is None else [remark.sentence for remark in privacy([log])]
     if run is not None and run.dp is not None:
         recorded.append(
             f"The run's noise (noise_multiplier {run.dp.noise_multiplier:g}) is left out: this audit shows the server "
             "means without noise, which reveal more than those of the run."
         )
-    stated = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}
+    given = {"trials": trials, "iterations": iterations, "rounds": rounds, "seed": seed}
     settings = _settings(run, quick=quick)
-    changed: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if sizes is not None:
         changed["sizes"] = _sizes(sizes)
     settings = _checked(msgspec.structs.replace(settings, **changed))
