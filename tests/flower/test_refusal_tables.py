@@ -51,6 +51,7 @@ MEANT_FOR_OTHERS = {
     "no roster; give the path",
     "names no test roster",
     "a step of … coordinates for a model of",
+    "the step takes",
 }
 
 
