@@ -36,7 +36,7 @@ def main(source: Path, target: Path) -> None:
         each.imshow(picture, cmap="gray", vmin=0, vmax=1)
         each.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
         each.set(xticks=[], yticks=[])
-    figure.savefig(target, dpi=110)
+    figure.savefig(target, dpi=110, bbox_inches="tight")
 
 
 main(Path(sys.argv[1]), Path(sys.argv[2]))
