@@ -34,7 +34,7 @@ def helper(
     ] = False,
     passphrase: Passphrase = "",
 ) -> None:
-    """Serve as the mixer or the judge, the two parties besides the server.
+    """Serve as the mixer or the judge besides the server.
 
     The helper's key, its checks and its memory are in this process; run it as a user of its own. Its Flower node is a
     plain one with the setting f2ed-helper, whose app only carries bytes to the socket and back. Every answer is on the
