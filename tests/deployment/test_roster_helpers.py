@@ -148,7 +148,7 @@ def test_only_a_signed_roster_is_countersigned_and_only_by_a_helper(roster):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"helpers": replace(HELPERS, settings=HelpersProtocol(epoch=1))}, "weaker than serial 1.*helpers"),
+        ({"helpers": replace(HELPERS, settings=HelpersProtocol(spot=1))}, "weaker than serial 1.*helpers"),
         ({"helpers": replace(HELPERS, operator="Hospital D")}, "weaker than serial 1.*Hospital A.* → .*Hospital D"),
         ({"server": public_key(bytes([9]) * 32)}, "weaker than serial 1.*server"),
     ],
@@ -160,6 +160,13 @@ def test_other_helpers_wait_until_the_site_agrees(roster, tmp_path, changes, sai
         pin.follow([two], day=DAY)
     accept_weaker(pin.path.parent, two.digest)
     assert pin.follow([two], day=DAY) == two
+
+
+def test_epochs_stay_as_long_as_they_are(roster, tmp_path):
+    pin = Pin(tmp_path / "pin")
+    pin.follow([roster], day=DAY)
+    with pytest.raises(Refusal, match="changes the helpers' epoch from 10 to 1 rounds"):
+        pin.follow([after(roster, helpers=replace(HELPERS, settings=HelpersProtocol(epoch=1)))], day=DAY)
 
 
 def test_the_terms_follow_from_the_roster(roster):

@@ -41,6 +41,11 @@ def check_serial(old: Roster, new: Roster) -> None:
             f"serial {new.serial} begins at round {new.first_round}, before round {old.first_round} of serial "
             f"{old.serial}; rounds only go forward"
         )
+    if old.helpers and new.helpers and old.helpers.settings.epoch != new.helpers.settings.epoch:
+        raise Refusal(
+            f"serial {new.serial} changes the helpers' epoch from {old.helpers.settings.epoch} to "
+            f"{new.helpers.settings.epoch} rounds, so that strikes and survivors would be counted anew; keep it"
+        )
     _check_identities(old, new)
     check_step(old, new)
 
