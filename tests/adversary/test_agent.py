@@ -10,7 +10,7 @@ import pytest
 from flwr.app import RecordDict
 
 from f2ed import ConfigError, PeerError
-from f2ed.deployment.agent import Agent, ask_agent, server
+from f2ed.deployment.agent import Agent, ask_agent, listener, server
 from f2ed.deployment.agent.client import converse
 from f2ed.deployment.agent.frames import Failed, Update, receive, send, send_floats
 from f2ed.deployment.asked import Need
@@ -221,4 +221,4 @@ def test_whom_the_system_names_is_asked_for_and_not_the_group():
             assert (level, option, size) == (socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             return struct.pack("3i", 4711, 1001, 1002)
 
-    assert server._peer(Peer()) == 1001
+    assert listener._peer(Peer()) == 1001

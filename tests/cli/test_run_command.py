@@ -2,13 +2,15 @@
 
 import io
 import json
+import lzma
+import shutil
 
 import pytest
 from rich.console import Console
 
 from f2ed.cli.board import follow
 from f2ed.core.errors import MissingExtra
-from f2ed.experiments import prepare, run_all
+from f2ed.experiments import prepare, run_all, runner
 from f2ed.experiments.file import parse
 
 FILE = """
@@ -76,6 +78,19 @@ def test_without_the_extra_there_is_no_page_and_the_run_counts_all_the_same(f2ed
     assert status in (0, None)
     assert "No report was written" in out
     assert "Report: " not in out
+
+
+def test_runs_that_are_in_an_archive_are_on_the_page(f2ed, file, tmp_path):
+    f2ed("run", file, "--only", ", mean")
+    folder = tmp_path / "runs" / "small"
+    records = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+    folder.with_name("small.jsonl.xz").write_bytes(lzma.compress(records))
+    shutil.rmtree(folder)
+    runner._archived.cache_clear()  # which a second command would not have
+    status, out, _ = f2ed("run", file, "--only", ", mean")
+    assert status in (0, None)
+    assert "done before" in out
+    assert "All runs (2)" in (folder / "index.html").read_text()
 
 
 def test_what_was_done_is_not_done_again(f2ed, file):

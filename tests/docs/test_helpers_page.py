@@ -1,8 +1,12 @@
 """The table of the helpers page is what the records say."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
+from f2ed.experiments.reproduction.helpers import helpers_by_rule
 from f2ed.records import read_all
 
 ROOT = Path(__file__).parents[2]
@@ -32,3 +36,56 @@ def test_the_table_is_what_was_run():
     assert all(len(several) == 3 for several in found.values())
     for setting in ("25 shards", "helpers, groups of 4", "helpers, nested sets"):
         assert row(setting, found) in PAGE
+
+
+AUDITS = [
+    json.loads((ROOT / "docs" / "figures" / f"audit_helpers_{seed}.json").read_text(encoding="utf-8"))["findings"]
+    for seed in range(3)
+]
+
+
+def audited(target, start, model, metric, rounds=1):
+    """Return what a coalition found with each of the three seeds."""
+    return [
+        next(
+            one["found"]["value"]
+            for one in findings
+            if (one["target"], one["model"], one["metric"], one["rounds"]) == (target, model, metric, rounds)
+            and one["coalition"].startswith(start)
+        )
+        for findings in AUDITS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "start"),
+    [
+        ("server, means of shards of 4 instead of helpers", "S, shards of 4"),
+        ("server, the sum that helpers open", "S, mean of"),
+        ("server + 10 clients", "S + 10"),
+        ("server + 50 clients", "S + 50"),
+        ("server or mixer, a masked row", "M, masked"),
+        ("judge + 10 clients, own updates", "J + 10 clients, own updates, K"),
+        ("judge + 10 clients that probe", "J + 10 clients, probing, K"),
+        ("judge + 50 clients that probe", "J + 50 clients, probing, K"),
+        ("judge + 10 clients that probe, if there were no sketch", "J + 10 clients, probing, exact"),
+        ("judge + 50 clients that probe, if there were no sketch", "J + 50 clients, probing, exact"),
+        ("mixer + judge", "M + J"),
+        ("server + mixer, or server + judge", "S + M or"),
+    ],
+)
+def test_the_images_recovered_are_what_the_audit_found(label, start):
+    shares = [audited("images", start, model, "share recovered") for model in ("untrained", "trained")]
+    shown = " | ".join(" / ".join(f"{100 * share:.0f}" for share in some) for some in shares)
+    assert f"| {label} | {shown} |" in PAGE
+
+
+@pytest.mark.parametrize(("label", "start"), [("fixed groups of 4", "S, fixed"), ("nested sets, by 4", "S, nested")])
+def test_the_cosines_over_rounds_are_what_the_audit_found(label, start):
+    cosines = [audited("rounds", start, "untrained", "cosine", rounds) for rounds in (1, 10, 100)]
+    shown = " | ".join(" / ".join(f"{cosine:.2f}" for cosine in some) for some in cosines)
+    assert f"| {label} | {shown} |" in PAGE
+
+
+def test_the_table_of_two_rules_is_what_was_run():
+    assert helpers_by_rule(read_all(ROOT / "results" / "helpers_rules.jsonl.xz")) in PAGE

@@ -8,6 +8,7 @@ from flwr.app import Context, RecordDict
 
 from f2ed.deployment.rule_text import exact_rules, parse_rule
 from f2ed.deployment.training_rules import TrainingRules
+from tests.flower.adopted.apps import diffs, patched
 from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 torch = pytest.importorskip("torch")
@@ -16,32 +17,6 @@ pytest.importorskip("sklearn")
 ROOT = Path(__file__).parents[2]
 QUICKSTART = Path(__file__).parent / "quickstart" / "quickstart"
 PAGES = [ROOT / "examples" / "04_flower" / "README.md", ROOT / "docs" / "deploy_flower.md"]
-
-
-def diffs(page):
-    """Return the changes that a page shows, for the client and for the server."""
-    blocks = [block.partition("```")[0].splitlines() for block in page.read_text().split("```diff\n")[1:]]
-    return dict(zip(("client_app.py", "server_app.py"), blocks, strict=True))
-
-
-def patched(text, diff):
-    """Apply a diff: a new line replaces the old one before it, or stands in front of the first import."""
-    lines, old = text.splitlines(), None
-    for line in diff:
-        mark, content = line[0], line[1:]
-        if mark == "-":
-            assert lines.count(content) == 1, f"{content!r} is not in the app"
-            old = lines.index(content)
-            continue
-        assert mark == "+"
-        if old is None:
-            lines.insert(
-                next(place for place, each in enumerate(lines) if each.startswith(("import", "from"))), content
-            )
-        else:
-            lines[old], old = content, None
-    assert old is None, "a line was taken away and none put in its place"
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture
@@ -93,7 +68,7 @@ def test_unchanged_it_sends_plain_updates(app):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_two_lines_on_each_side_give_both_protections(app, page):
-    changes = diffs(page)
+    changes = diffs(page.read_text())
     for diff in changes.values():
         assert sum(line.startswith("+") for line in diff) <= 2
     grid, accuracy = app(changes)

@@ -39,6 +39,12 @@ def without_costs(record):
     return found
 
 
+def test_updates_that_are_scaled_down_are_counted():
+    long, short = (final(HELPED | {"secure": False, "clip_norm": norm, "rounds": 1})[1][0] for norm in (1e-3, 1e3))
+    assert long.shortened == HELPED["clients"] - len(long.dropped)
+    assert short.shortened == 0
+
+
 @pytest.mark.parametrize("guard", ["groups", "nested"])
 @pytest.mark.parametrize("attack", ["none", "sign-flip"])
 def test_shares_equal_plain_to_the_bit(guard, attack):

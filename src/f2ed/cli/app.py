@@ -13,7 +13,7 @@ GROUPS = {
     "Research": ("run", "search", "list", "data", "reproduce", "repair"),
     "Results": ("report", "watch", "figures", "export", "records"),
     "Decide": ("plan", "audit"),
-    "Deploy": ("up", "roster", "app", "certs", "kit", "node", "executor", "operator", "log"),
+    "Deploy": ("up", "roster", "app", "certs", "kit", "node", "helper", "executor", "operator", "log"),
     "Operate": ("doctor", "health", "metrics"),
 }
 """The commands as `f2ed --help` shows them, each in the module of its name."""

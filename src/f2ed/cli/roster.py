@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from f2ed.cli.forget import forget
+from f2ed.cli.roster_helpers import countersign, helper, helper_settings
 from f2ed.cli.roster_keys import encrypt, encryption, key
 from f2ed.cli.roster_sign import chain_secret, print_lines, sign
 from f2ed.core.errors import ConfigError, PeerError
@@ -28,6 +29,7 @@ from f2ed.deployment.roster import (
     write_roster,
 )
 from f2ed.deployment.roster.groups import check_groups
+from f2ed.deployment.roster.helpers import check_countersigned, helper_lines
 from f2ed.deployment.rule_text import rule_lines
 from f2ed.protocol.sharding import chain_head
 
@@ -110,8 +112,7 @@ def server(
 
     Example: f2ed roster server roster.json server.pub
     """
-    draft = msgspec.structs.replace(read_roster(path, upgrade=True), server=read_public(key), signature=b"")
-    write_roster(path, draft)
+    write_roster(path, revised(read_roster(path, upgrade=True), server=read_public(key)))
     print_lines(f"{path} names {key} as the key of the server's log; now sign it: f2ed roster sign")
 
 
@@ -155,6 +156,7 @@ def verify(
         check_signature(found, read_public(authority))
         check_head(found, read_chain(authority))
         check_groups(found)
+        check_countersigned(found)
     except PeerError as error:
         raise ConfigError(str(error)) from None
     if json:
@@ -169,6 +171,7 @@ def verify(
         *(f"ACCEPTED RISK: {risk}" for risk in found.accepted),
         *(f"{entry.id:6d}  {entry.name}  {entry.key.hex()}" for entry in found.clients),
         *rule_lines(found.training),
+        *helper_lines(found),
         *(f"   app  {app.name}  {app.sha256.hex()}" for app in found.apps),
     )
 
@@ -182,3 +185,6 @@ roster.command(key)
 roster.command(encrypt)
 roster.command(sign)
 roster.command(forget)
+roster.command(helper)
+roster.command(helper_settings)
+roster.command(countersign)

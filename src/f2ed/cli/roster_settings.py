@@ -13,7 +13,7 @@ __all__ = ["changed_encoding", "changes", "last_day", "weighted"]
 
 _DAYS = 90
 _PRINTED_OTHERWISE = {"format", "name", "authority", "serial", "previous", "clients", "gone", "seed", "signature"}
-_PRINTED_OTHERWISE |= {"groups", "history", "draw", "apps", "training"}
+_PRINTED_OTHERWISE |= {"groups", "history", "draw", "apps", "training", "countersignatures"}
 _EMPTY: tuple[object, ...] = ("", b"", (), 0.0, msgspec.UNSET)
 
 

@@ -13,7 +13,7 @@ from typing import final
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import Lock, locked
-from f2ed.protocol.helpers import JUDGE, Helper, begin_job, respond_as_judge, respond_as_mixer
+from f2ed.protocol.helpers import JUDGE, Helper, begin_job, follow_job, respond_as_judge, respond_as_mixer
 
 __all__ = ["HelperStore"]
 
@@ -25,10 +25,11 @@ Entropy = Callable[[int], bytes]
 class HelperStore:
     """Answers requests to a helper from a folder that only its user may enter."""
 
-    def __init__(self, folder: Path, helper: Helper) -> None:
+    def __init__(self, folder: Path, helper: Helper, *, name: str = "") -> None:
+        """Keep the job's state in a file of its own, or in the one of this name, which goes from job to job."""
         self._helper = helper
-        name = hashlib.sha256(helper.job.encode()).hexdigest()[:32]
-        self.path = folder / f"{helper.role}-{helper.policy.hex()[:16]}-{name}"
+        job = hashlib.sha256(helper.job.encode()).hexdigest()[:32]
+        self.path = folder / (name or f"{helper.role}-{helper.policy.hex()[:16]}-{job}")
 
     def begin(self) -> None:
         """Take up the job: make its state; refuse where there is one."""
@@ -37,15 +38,25 @@ class HelperStore:
                 raise ConfigError(f"{self.path} exists: this {self._helper.role} has taken up the job already")
             lock.write(self.path, begin_job(self._helper.policy, self._helper.job))
 
+    def take_up(self) -> None:
+        """Go on to this job, if the state is still of another one; refuse where there is none."""
+        with self._locked() as lock:
+            before = self._read()
+            if (after := follow_job(before, self._helper)) != before:
+                lock.write(self.path, after)
+
     def answer(self, request: bytes, entropy: Entropy) -> bytes:
         """Answer a request; the new state is on the disk before this returns."""
         respond = respond_as_judge if self._helper.role == JUDGE else respond_as_mixer
         with self._locked() as lock:
-            before = self.path.read_bytes() if self.path.exists() else b""
+            before = self._read()
             found = respond(self._helper, before, request, entropy=entropy(32), half=entropy(32))
             if found.state != before:
                 lock.write(self.path, found.state)
         return found.reply
+
+    def _read(self) -> bytes:
+        return self.path.read_bytes() if self.path.exists() else b""
 
     def _locked(self) -> AbstractContextManager[Lock]:
         return locked(self.path, remedy=f"stop the other process that serves as this {self._helper.role}")

@@ -15,6 +15,7 @@ import msgspec
 from f2ed.core.errors import Refusal
 from f2ed.core.files import StoredValue, write_atomic
 from f2ed.deployment.roster.groups import check_groups
+from f2ed.deployment.roster.helpers import check_countersigned
 from f2ed.deployment.roster.roster import Roster
 from f2ed.deployment.roster.steps import check_serial, weaknesses
 
@@ -75,6 +76,7 @@ class Pin(msgspec.Struct, frozen=True):
     def _followed(self, pinned: _Pinned | None, shown: Sequence[Roster], day: str) -> _Pinned:
         latest = max(shown, key=lambda roster: roster.serial)
         _check_forks(pinned, shown)
+        check_countersigned(latest)
         if pinned is None:
             check_groups(latest)
             self._check_first(latest)

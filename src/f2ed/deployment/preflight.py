@@ -18,6 +18,11 @@ _log = getLogger("f2ed.deployment")
 
 def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee: bool) -> Guarantee:
     """Refuse numbers that guarantee nothing, and return what holds."""
+    if roster.helpers:
+        raise ConfigError(
+            "the roster names helpers, so its nodes send nothing that is summed in shards, and rounds with helpers "
+            "cannot be led over Flower yet; use a roster without helpers"
+        )
     clients, shards, crowd = roster.round_clients, roster.round_shards, roster.smallest_shard
     held = guarantee(clients=clients, malicious=malicious, shards=shards)
     wrong = []

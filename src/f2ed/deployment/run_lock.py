@@ -14,7 +14,7 @@ from f2ed.core.files import Held, StoredValue, is_held
 __all__ = ["Note", "RunState", "read_state", "sole_run"]
 
 _BRIEFLY = 0.3
-"""Seconds to wait for a lock: whoever asks whether a run is alive holds it for a moment."""
+"""Seconds to wait for a lock: a process that asks whether a run is alive holds it for a moment."""
 
 
 @final

@@ -16,9 +16,13 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["Vector", "flat", "moved", "stated_plan", "update", "update_plan"]
+__all__ = ["NO_MODEL", "Vector", "flat", "moved", "stated_plan", "update", "update_plan"]
 
 _log = getLogger("f2ed.flower")
+
+
+NO_MODEL = UpdatePlan((), (), (), 0, ())
+"""Where clients only measure, nothing is trained."""
 
 
 def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: float) -> UpdatePlan:

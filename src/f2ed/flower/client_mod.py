@@ -7,7 +7,8 @@ global model leaves, clipped, encoded and masked, after the terms of the round a
 Whether training succeeded is not visible from outside.
 
 The checks and everything after training are those of `f2ed.deployment.node_step`. They run in this process, or in the
-node's agent where `f2ed node` started one: then this process holds no key.
+node's agent where `f2ed node` started one: then this process holds no key. On the node of a helper, which names the
+socket of `f2ed helper` with the setting f2ed-helper, messages are carried there, and nothing is trained.
 """
 
 import os
@@ -22,10 +23,12 @@ from flwr.common.constant import ErrorCode
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.agent import AGENT, ask_agent
 from f2ed.deployment.asked import Asked, Need, Reply, Train, Vector
+from f2ed.deployment.helper_agent import HELPER
 from f2ed.deployment.node_step import FAILED, NOT_SET_UP, answered
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.flower.app_calls import evaluated, measured, trained_update
 from f2ed.flower.context import identity_of
+from f2ed.flower.courier import carried
 from f2ed.flower.handover import Call, described
 from f2ed.flower.wire import OURS, reply_content
 from f2ed.protocol.secagg import Refused, write
@@ -43,6 +46,8 @@ def protect(message: Message, context: Context, call_next: Call) -> Message:
     Messages of other types, such as `evaluate`, are answered only where the roster lists them. What a node says about a
     failure depends on the request and the roster alone; anything else stays in its log.
     """
+    if HELPER in context.node_config:
+        return carried(message, context)
     try:
         return _answered(message, context, call_next, _key_holder(context))
     except ConfigError as error:

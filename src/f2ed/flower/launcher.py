@@ -28,11 +28,12 @@ from flwr.supernode.fleet_http_connection import http_request_response
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.agent import AGENT
+from f2ed.deployment.agent.listener import user_id
 from f2ed.deployment.apps import is_unpinned
 from f2ed.deployment.doctor.watch import ConnectionWatch
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
-from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent, user_id
+from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent
 from f2ed.flower.pinning import REFUSED, Gate
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace

@@ -1,7 +1,6 @@
 """Starts the agent of a node: which settings it gets, where its socket is, and who may use it."""
 
 import os
-import pwd
 import re
 import tempfile
 from pathlib import Path
@@ -12,9 +11,10 @@ from flwr.supercore.utils import disable_process_dumping
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.agent import AGENT, Agent
+from f2ed.deployment.agent.listener import user_id
 from f2ed.flower.pinning import Gate
 
-__all__ = ["OURS", "NodeSettings", "Place", "place_for", "split_settings", "start_agent", "user_id"]
+__all__ = ["OURS", "NodeSettings", "Place", "place_for", "split_settings", "start_agent"]
 
 OURS = ("f2ed-key", "f2ed-roster", "f2ed-authority")
 _PAIR = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")
@@ -71,13 +71,3 @@ def start_agent(place: Place, gate: Gate, settings: dict[str, Any]) -> None:
     # With a secret for others, the socket's group lets them in: only root may give a file away.
     owner = place.uid if place.mode == 0o600 else -1
     agent.listen(place.path, mode=place.mode, owner=owner)
-
-
-def user_id(name: str) -> int:
-    """Return the number of a user, who may be named by it."""
-    if name.isdecimal():
-        return int(name)
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise ConfigError(f"there is no user {name}; create one with: useradd --system {name}") from None

@@ -27,7 +27,7 @@ from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import Heads, ServerLog
 from f2ed.flower import checkpoint as checkpoints
-from f2ed.flower.arrays import stated_plan
+from f2ed.flower.arrays import NO_MODEL, stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.hooks import FinishedRound, OnRound
@@ -144,7 +144,7 @@ class RunLeader:
     def measure_once(self, grid: Grid, given: ArrayRecord, config: ConfigRecord, note: Note) -> Measured:
         """Have the clients evaluate once, outside of any round."""
         progress = Progress(0, given, 0)
-        leader = self._leader(grid, progress)
+        leader = self._leader(grid, progress, has_model=bool(given))
         muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
         attendance = muster(0, finished=0, note=note)
         found, audit = leader.measure(progress, attendance, config, self._settings.deadlines)
@@ -203,12 +203,13 @@ class RunLeader:
         _log.info("f2ed: continuing after round %s, from %s", found.round, path)
         return found
 
-    def _leader(self, grid: Grid, progress: Progress) -> RoundLeader:
+    def _leader(self, grid: Grid, progress: Progress, *, has_model: bool = True) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)
         spill = self._settings.spill
         connection = Connection(grid, self._settings.heads, sparing=spill is not None)
         pace = Pace(malicious=settings.malicious)
-        plan = stated_plan(progress.arrays, self._roster.array_rules, clip_value=settings.encoding.clip_value)
+        clip_value = settings.encoding.clip_value
+        plan = stated_plan(progress.arrays, self._roster.array_rules, clip_value=clip_value) if has_model else NO_MODEL
         if spill is not None:
             spill.check_room(settings.bytes_opened(plan.coordinates))
         return RoundLeader(

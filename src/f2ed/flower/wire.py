@@ -17,6 +17,8 @@ __all__ = [
     "CONFIG",
     "OURS",
     "STATE",
+    "carried_bytes",
+    "carried_content",
     "is_refusal",
     "reply_bytes",
     "reply_content",
@@ -50,6 +52,19 @@ def reply_content(reply: bytes, line: bytes = b"") -> RecordDict:
     parts = {"reply": reply, "line": line} if line else {"reply": reply}
     arrays = {name: Array("uint8", (len(data),), "f2ed.bytes", data) for name, data in parts.items()}
     return RecordDict({OURS: ArrayRecord(arrays)})
+
+
+def carried_content(request: bytes) -> RecordDict:
+    """Return the content of a message to a helper, whose app carries the bytes on; as an array, at any size."""
+    return RecordDict({OURS: ArrayRecord({"request": Array("uint8", (len(request),), "f2ed.bytes", request)})})
+
+
+def carried_bytes(message: Message) -> bytes:
+    """Return the request in a message to a helper, or raise `PeerError` if there is none."""
+    record = message.content.array_records.get(OURS)
+    if record is None or list(record) != ["request"]:
+        raise PeerError("a message to a helper without a request; a helper's node takes no part in anything else")
+    return _data(record["request"])
 
 
 def reply_bytes(message: Message) -> bytes:

@@ -114,7 +114,8 @@ class Helped:
         else:
             outcome = plain_mean(terms, numbers, halves=self._halves(round_), before=before)
             bytes_up = 8 * terms.coordinates
-        return _opened(outcome, silent, waited, bytes_up, rows.dtype)
+        shortened = sum(float(np.linalg.norm(rows[client])) > terms.clip_norm for client in numbers)
+        return _opened(outcome, silent, waited, bytes_up, rows.dtype)._replace(shortened=shortened)
 
     def _terms(self, round_: int, coordinates: int) -> Terms:
         it = self._experiment

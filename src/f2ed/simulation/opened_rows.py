@@ -55,6 +55,8 @@ class OpenedRows(NamedTuple):
     """With helpers: why no sum was opened."""
     bytes_up: int = 0
     """With helpers: what a client sent."""
+    shortened: int = 0
+    """With helpers: the clients whose updates were scaled down to `clip_norm`."""
 
 
 class Unsharded:

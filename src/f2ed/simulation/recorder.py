@@ -113,7 +113,7 @@ def _excluded(opened: OpenedRows, estimate: Estimate | None) -> dict[int, str]:
 
 
 def _helped_counts(opened: OpenedRows) -> dict[str, Any]:
-    return {"crowd": len(opened.kept or ()), "bytes_up": opened.bytes_up}
+    return {"crowd": len(opened.kept or ()), "bytes_up": opened.bytes_up, "shortened": opened.shortened}
 
 
 def _counts(audit: Audit, contaminated: Collection[int], clients: int) -> dict[str, Any]:

@@ -104,3 +104,10 @@ def test_rows_of_pictures_show_the_same_clients(found):
 def test_a_coalition_that_leaves_nobody_is_refused():
     with pytest.raises(ConfigError, match="leave at least two others"):
         CoalitionSettings(clients=20, colluders=(19,))
+
+
+def test_a_rule_that_opens_no_sum_is_reported(digits):
+    helpers = HelpersProtocol(sketch=64, tests=2, crowd=20)
+    settings = CoalitionSettings(clients=20, colluders=(2,), hidden=8, helpers=helpers)
+    with pytest.raises(ConfigError, match="opens no sum of these clients"):
+        list(audit_coalitions(digits, settings))

@@ -98,15 +98,15 @@ def audit_coalitions(
 
 def _images(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterator[CoalitionFinding | Row]:
     everyone, shape = range(it.clients), image_shape(it.data.shape)
-    yield _row(it, "true", "true images", it.pixels(everyone))
+    yield _row(it, "true", "true images", everyone, it.pixels(everyone))
     found = _from_shards(it, settings.shard)
     yield from _scored(it, "images", f"S, shards of {settings.shard}", everyone, found, "shards")
     opened = it.opened()
     if isinstance(opened, str):
         raise ConfigError(f"the rule opens no sum of these clients, so there is nothing to audit: {opened}")
     mean, kept = opened
-    found = match(it.pixels(everyone), invert(it.view(mean, len(kept)), shape))
-    yield from _scored(it, "images", f"S, mean of {len(kept)}", everyone, found, "server")
+    found = match(it.pixels(kept), invert(it.view(mean, len(kept)), shape))
+    yield from _scored(it, "images", f"S, mean of {len(kept)}", kept, found, "server")
     for count in settings.colluders:
         helping = [client for client in kept if client >= it.clients - count]
         others = [client for client in kept if client < it.clients - count]
@@ -255,10 +255,14 @@ def _scored(
             guess=float(np.mean(guess)),
         )
     if file:
-        yield _row(it, file, coalition, found)
+        yield _row(it, file, coalition, clients, found)
 
 
-def _row(it: HelpedRound, name: str, caption: str, images: Vectors) -> Row:
-    row = np.concatenate(list(images[:_SHOWN]), axis=2).clip(0, 1)
+def _row(it: HelpedRound, name: str, caption: str, clients: Sequence[int], images: Vectors) -> Row:
+    """Show the first clients' images; black where a client is not among those whose images were looked for."""
+    size = len(it.samples[0])
+    everyone = np.zeros((it.clients, size, *images.shape[1:]))
+    everyone[list(clients)] = images.reshape(len(clients), size, *images.shape[1:])
+    row = np.concatenate(list(everyone.reshape(-1, *images.shape[1:])[:_SHOWN]), axis=2).clip(0, 1)
     pixels = np.asarray(np.rint(255 * row.transpose(1, 2, 0)), dtype=np.uint8)
     return Row(f"{it.name}_{name}", f"{caption}, {it.name} model", pixels)

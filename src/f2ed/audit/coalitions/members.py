@@ -32,17 +32,10 @@ def label_findings(it: HelpedRound, shard: int, sketch: str) -> Iterator[Coaliti
         sums[f"S, mean of {len(opened[1])}: counts"] = [(opened[1], opened[0])]
     for name, means in sums.items():
         shares = [_counted(it, some, mean) for some, mean in means]
-        lots = [_true_counts(it, some, by_chance=True) for some, _ in means]
-        guess = np.mean([overlap(_true_counts(it, some), lot) for (some, _), lot in zip(means, lots, strict=True)])
-        yield _finding(it, "labels", name, "share found", interval_of_mean(shares, draws), float(guess))
-    labels = np.array([int(some.labels[0]) for some in it.samples])
-    gram = it.judge_gram(it.numbers)
-    lengths = np.sqrt(gram.diagonal().clip(1e-30))
-    near = gram / lengths / lengths[:, None] - 2 * np.eye(it.clients)
-    same = labels[near.argmax(axis=1)] == labels
-    luck = float(np.mean(labels[:, None] == labels))
-    name = f"J alone, {sketch}: the nearest client's label is the same"
-    yield _finding(it, "labels", name, "share of clients", interval_of_mean(same, draws), luck)
+        guess = float(np.mean([_by_chance(it, some) for some, _ in means]))
+        yield _finding(it, "labels", name, "share found", interval_of_mean(shares, draws), guess)
+    if len(it.samples[0]) == 1:
+        yield _neighbors(it, sketch, draws)
     others = range(it.clients - classes)
     sent = []
     for number in range(classes):
@@ -54,7 +47,8 @@ def label_findings(it: HelpedRound, shard: int, sketch: str) -> Iterator[Coaliti
         biases = seen[: len(others), len(others) :] / it.terms.clip_norm
         shares = [_by_name(it, client, found) for client, found in zip(others, biases, strict=True)]
         name = f"J + {classes} clients, probing the last bias, {blur}: by name"
-        yield _finding(it, "labels", name, "share found", interval_of_mean(shares, draws), 1 / classes)
+        guess = float(np.mean([_by_chance(it, [client]) for client in others]))
+        yield _finding(it, "labels", name, "share found", interval_of_mean(shares, draws), guess)
 
 
 def membership_findings(it: HelpedRound, shard: int, sketch: str) -> Iterator[CoalitionFinding]:
@@ -89,6 +83,18 @@ def membership_findings(it: HelpedRound, shard: int, sketch: str) -> Iterator[Co
     yield _finding(it, "membership", name, "AUC", found, 0.5)
 
 
+def _neighbors(it: HelpedRound, sketch: str, draws: np.random.Generator) -> CoalitionFinding:
+    """Return how well the judge alone, without the model, tells which clients have the same label."""
+    labels = np.array([int(some.labels[0]) for some in it.samples])
+    gram = it.judge_gram(it.numbers)
+    lengths = np.sqrt(gram.diagonal().clip(1e-30))
+    near = gram / lengths / lengths[:, None] - 2 * np.eye(it.clients)
+    same = labels[near.argmax(axis=1)] == labels
+    luck = float(np.mean(labels[:, None] == labels))
+    name = f"J alone, {sketch}: the nearest client's label is the same"
+    return _finding(it, "labels", name, "share of clients", interval_of_mean(same, draws), luck)
+
+
 def _counted(it: HelpedRound, clients: Sequence[int], mean: NDArray[np.floating]) -> float:
     """Return the share of labels found in a sum, with the help of the images found in it."""
     view, shape = it.view(mean, len(clients)), image_shape(it.data.shape)
@@ -108,10 +114,14 @@ def _by_name(it: HelpedRound, client: int, bias: Vectors) -> float:
     return overlap(true, infer_labels(it.view(row, 1), image_shape(it.data.shape), rng))
 
 
-def _true_counts(it: HelpedRound, clients: Sequence[int], *, by_chance: bool = False) -> NDArray[np.int64]:
+def _by_chance(it: HelpedRound, clients: Sequence[int]) -> float:
+    true = _true_counts(it, clients)
+    lots = stream(it.seed, "audit", "chance", clients[0]).integers(it.data.classes, size=int(true.sum()))
+    return overlap(true, np.bincount(lots, minlength=it.data.classes))
+
+
+def _true_counts(it: HelpedRound, clients: Sequence[int]) -> NDArray[np.int64]:
     labels = torch.cat([it.samples[client].labels for client in clients]).numpy()
-    if by_chance:
-        labels = stream(it.seed, "audit", "chance", clients[0]).integers(it.data.classes, size=len(labels))
     return np.bincount(labels, minlength=it.data.classes)
 
 

@@ -29,7 +29,7 @@ _EXPIRED, _NOT_YET, _OTHER_HOST = 10, 9, 62
 
 
 class Reading(NamedTuple):
-    """What came of an attempt to reach a SuperLink."""
+    """The outcome of an attempt to reach a SuperLink."""
 
     problem: str = ""
     """Why there is no trusted connection; empty if there is one."""

@@ -3,6 +3,15 @@
 from f2ed.deployment.roster.draw import check_head
 from f2ed.deployment.roster.files import read_roster, read_serials, write_roster
 from f2ed.deployment.roster.groups import check_groups, check_step, leak_bound, leak_of
+from f2ed.deployment.roster.helper_parts import HelperEntry, HelperRole, Helpers
+from f2ed.deployment.roster.helpers import (
+    acceptance,
+    check_countersigned,
+    check_helpers,
+    countersigned,
+    helped_terms,
+    helpers_of,
+)
 from f2ed.deployment.roster.parts import (
     Agreement,
     App,
@@ -28,16 +37,25 @@ __all__ = [
     "Gone",
     "Group",
     "Grouping",
+    "HelperEntry",
+    "HelperRole",
+    "Helpers",
     "Risk",
     "Roster",
     "Rule",
     "SignedEncoding",
     "TrainingRules",
+    "acceptance",
+    "check_countersigned",
     "check_groups",
     "check_head",
+    "check_helpers",
     "check_signature",
     "check_step",
+    "countersigned",
     "derived_terms",
+    "helped_terms",
+    "helpers_of",
     "leak_bound",
     "leak_of",
     "read_roster",

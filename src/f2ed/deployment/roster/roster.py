@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
+from f2ed.deployment.roster.helper_parts import Countersignature, Helpers
 from f2ed.deployment.roster.parts import (
     Agreement,
     App,
@@ -106,7 +107,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The risks that this roster takes."""
     seed: bytes = b""
     """Of the shard assignment: drawn when the list is closed, so nobody can choose an id or a key for its shard."""
+    helpers: Helpers | UnsetType = UNSET
+    """The two parties besides the server; left out where updates are hidden in shards."""
     signature: bytes = b""
+    countersignatures: tuple[Countersignature, ...] | UnsetType = UNSET
+    """By the helpers, on the digest."""
 
     def __post_init__(self) -> None:
         """Refuse duplicate ids, names and keys, those of clients that left, and numbers that do not fit together."""
@@ -141,7 +146,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of all but the signature: two parties with the same digest hold the same roster."""
+        """SHA-256 of all but the signatures: two parties with the same digest hold the same roster."""
         return digest(b"f2ed signed roster 3", _text(self))
 
     def assignment(self, round_: int) -> Assignment:
@@ -250,7 +255,7 @@ def revised(roster: Roster, **changes: Any) -> Roster:
         _check_unchanged(roster)
     previous = roster.digest if roster.signature else roster.previous
     try:
-        return msgspec.structs.replace(roster, previous=previous, signature=b"", **changes)
+        return msgspec.structs.replace(roster, previous=previous, signature=b"", countersignatures=UNSET, **changes)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -267,4 +272,5 @@ def _check_unchanged(roster: Roster) -> None:
 
 
 def _text(roster: Roster) -> bytes:
-    return msgspec.json.encode(msgspec.structs.replace(roster, signature=b""), order="sorted")
+    bare = msgspec.structs.replace(roster, signature=b"", countersignatures=UNSET)
+    return msgspec.json.encode(bare, order="sorted")

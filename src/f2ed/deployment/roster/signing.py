@@ -6,6 +6,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.deployment.roster.groups import check_groups
+from f2ed.deployment.roster.helpers import check_helpers
 from f2ed.deployment.roster.parts import Grouping, Risk
 from f2ed.deployment.roster.regroup import Regroup, default_size, grouped
 from f2ed.deployment.roster.roster import KEY_ROUNDS, Roster, revised
@@ -87,6 +88,7 @@ def signed(
         final_list = replace(final_list, shards=_shards(draft, final_list))
     final_list.assignment(0)  # Raises if these groups cannot be assigned like this.
     _check_colluders(number, final_list.smallest_shard)
+    check_helpers(final_list)
     try:
         check_groups(final_list)
     except Refusal as error:

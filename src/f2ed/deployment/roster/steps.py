@@ -6,6 +6,8 @@ from datetime import date, timedelta
 from math import inf
 from typing import Any
 
+import msgspec
+
 from f2ed.core.errors import Refusal
 from f2ed.deployment.roster.groups import check_step
 from f2ed.deployment.roster.roster import Roster
@@ -23,7 +25,7 @@ _OTHER = ("mode", "agreement", "buffers")
 """Weaker if it changes: someone has to compare."""
 _LONGEST = timedelta(days=366)
 """How much later than the serial before it a serial may expire without a question."""
-JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted", "expires"))
+JUDGED = frozenset(name.partition(".")[0] for name in (*_LESS, *_MORE, *_OTHER, "accepted", "expires", "helpers"))
 """The fields of a roster that can become weaker."""
 
 
@@ -39,6 +41,11 @@ def check_serial(old: Roster, new: Roster) -> None:
             f"serial {new.serial} begins at round {new.first_round}, before round {old.first_round} of serial "
             f"{old.serial}; rounds only go forward"
         )
+    if old.helpers and new.helpers and old.helpers.settings.epoch != new.helpers.settings.epoch:
+        raise Refusal(
+            f"serial {new.serial} changes the helpers' epoch from {old.helpers.settings.epoch} to "
+            f"{new.helpers.settings.epoch} rounds, so that strikes and survivors would be counted anew; keep it"
+        )
     _check_identities(old, new)
     check_step(old, new)
 
@@ -52,6 +59,10 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
                 yield f"{name.rpartition('.')[2]} {before} → {after}"
     if old.expires and _much_later(old.expires, new.expires):
         yield f"expires {old.expires} → {new.expires or 'never'}"
+    if old.helpers != new.helpers:
+        yield f"helpers {_shown(old)} → {_shown(new)}"
+    if old.helpers and new.helpers and old.server != new.server:
+        yield f"server {old.server.hex()} → {new.server.hex()}, which the helpers work with"
     known = set(old.training.masked_metrics)
     yield from (
         f"the metric {rule.name}={rule} leaves the node, in sums"
@@ -59,6 +70,13 @@ def weaknesses(old: Roster, new: Roster) -> Iterator[str]:
         if rule not in known
     )
     yield from (f"the risk {risk!r} is accepted" for risk in sorted({*new.accepted} - {*old.accepted}))
+
+
+def _shown(roster: Roster) -> str:
+    """Return who could see every update if two of them colluded, and by which rules they are kept from it."""
+    if not roster.helpers:
+        return "none"
+    return msgspec.json.encode(roster.helpers).decode()
 
 
 def _much_later(before: str, after: str) -> bool:

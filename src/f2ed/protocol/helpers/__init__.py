@@ -6,7 +6,7 @@ sees that matrix and decides who is in the sum; the server opens that one sum. N
 
 from f2ed.protocol.helpers.client import HelpedClient, encoded, respond_as_client
 from f2ed.protocol.helpers.judge import respond_as_judge
-from f2ed.protocol.helpers.machine import Answer, Helper, begin_job, continue_job
+from f2ed.protocol.helpers.machine import Answer, Helper, begin_job, continue_job, follow_job
 from f2ed.protocol.helpers.mixer import respond_as_mixer
 from f2ed.protocol.helpers.outcome import HelpersOutcome, ServerTask
 from f2ed.protocol.helpers.plain import plain_mean
@@ -42,6 +42,7 @@ __all__ = [
     "check_terms",
     "continue_job",
     "encoded",
+    "follow_job",
     "helped_mean",
     "helper_terms",
     "plain_mean",

@@ -34,6 +34,7 @@ __all__ = [
     "StepInput",
     "begin_job",
     "continue_job",
+    "follow_job",
     "load",
     "run_step",
     "store",
@@ -188,6 +189,17 @@ def continue_job(
     return store(HelperState(policy=policy, job=job, mark=mark, kept=kept, struck=struck))
 
 
+def follow_job(stored: bytes, helper: Helper) -> bytes:
+    """Return the state of a helper that goes on to another job or policy of its federation.
+
+    Marks, survivors and strikes stay, so that a new job undoes nothing; a round that was under way is over.
+    """
+    state = _read(stored, helper)
+    if (state.policy, state.job) == (helper.policy, helper.job):
+        return stored
+    return store(msgspec.structs.replace(state, policy=helper.policy, job=helper.job, lasting=b"", round=None))
+
+
 def store(state: HelperState) -> bytes:
     """Return the state as bytes; they hold secrets."""
     return msgspec.msgpack.encode(state)
@@ -195,18 +207,22 @@ def store(state: HelperState) -> bytes:
 
 def load(data: bytes, helper: Helper) -> HelperState:
     """Read a stored state, or refuse one that is missing, broken or of another job."""
+    state = _read(data, helper)
+    if state.job != helper.job or state.policy != helper.policy:
+        raise ConfigError(f"a state of job {state.job!r} under another policy or job was loaded for {helper.job!r}")
+    return state
+
+
+def _read(data: bytes, helper: Helper) -> HelperState:
     if not data:
         raise Refusal(
             f"this {helper.role} has no state of job {helper.job!r}: it was lost, or the job was never taken up here; "
             "without it a sum could be answered twice"
         )
     try:
-        state = msgspec.msgpack.decode(data, type=HelperState)
+        return msgspec.msgpack.decode(data, type=HelperState)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"a helper's stored state cannot be read ({error}); only bytes from `store` can") from None
-    if state.job != helper.job or state.policy != helper.policy:
-        raise ConfigError(f"a state of job {state.job!r} under another policy or job was loaded for {helper.job!r}")
-    return state
 
 
 def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *, entropy: bytes, half: bytes) -> Answer:

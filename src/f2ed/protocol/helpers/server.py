@@ -1,7 +1,7 @@
 """The server's side of a round: a generator that yields requests to clients, mixer and judge, and is sent replies.
 
 It ends in a `HelpersOutcome`: a mean, or the reason why there is none. Requests are keyed by a client's id or a
-helper's role; whoever drives the generator owns the network and the clock.
+helper's role; the caller of the generator owns the network and the clock.
 """
 
 import hashlib

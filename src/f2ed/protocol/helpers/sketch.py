@@ -1,4 +1,4 @@
-"""The sketch: signed random foldings of rows to few columns, the same for whoever knows the joint seed.
+"""The sketch: signed random foldings of rows to few columns, the same for everyone who knows the joint seed.
 
 A folding cuts the coordinates into segments of `width`, starting at a random phase, gives each coordinate a random
 sign, rotates each segment by a random offset and adds the segments up. Inner products of sketches are unbiased, with a

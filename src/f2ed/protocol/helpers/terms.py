@@ -68,7 +68,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """Strikes, and nested sets of survivors, last an epoch; it never decreases."""
     round: Count
     epoch_rounds: Annotated[int, Meta(ge=1, le=2**32)]
-    """Rounds of an epoch: it is no choice of the server when survivors may start anew."""
+    """Rounds of an epoch: it is no choice of the server when the sets of survivors start over."""
     members: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_MEMBERS)]
     coordinates: Annotated[int, Meta(ge=1, le=MAX_COORDINATES)]
     clip_norm: Annotated[float, Meta(gt=0, le=1e30)]

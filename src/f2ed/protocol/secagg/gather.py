@@ -60,8 +60,12 @@ class Adder:
         missing.discard(client)
         self._partial[group] = words, missing
         if not missing:
-            self.total += self._partial.pop(group)[0]
-            forget(self.total)
+            del self._partial[group]
+            for start in range(0, self._length, _PIECE):
+                piece, some = self.total[start : start + _PIECE], words[start : start + _PIECE]
+                np.add(piece, some, out=piece)
+                forget(piece)
+                forget(some)
 
     def _add(self, words: Words, payload: memoryview) -> None:
         """Add piece by piece, so that little of a vector in a file is in memory."""

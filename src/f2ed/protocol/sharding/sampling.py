@@ -31,7 +31,7 @@ def sample_groups(
 
 @final
 class Sampling:
-    """The shards of each round among a sample of the clients, which is drawn anew in every epoch.
+    """The shards of each round among a sample of the clients, with a new draw in every epoch.
 
     About `per_round` clients take part: with fixed shards or batches that do not divide evenly, a few more.
     """

@@ -1,0 +1,26 @@
+"""The app on a helper's node: it carries bytes between the server and `f2ed helper`, and holds nothing itself."""
+
+from logging import ERROR, getLogger
+
+from flwr.app import Context, Message
+
+from f2ed.core.errors import F2edError
+from f2ed.deployment.helper_agent import HELPER, carry
+from f2ed.flower.wire import carried_bytes, reply_content
+from f2ed.protocol.helpers.messages import Refused, write
+
+__all__ = ["carried"]
+
+_log = getLogger("f2ed.flower")
+
+_SILENT = "the helper behind this node gave no answer"
+
+
+def carried(message: Message, context: Context) -> Message:
+    """Return the helper's reply to a message; one that it cannot be asked, or does not answer, is refused."""
+    try:
+        reply = carry(str(context.node_config[HELPER]), context.run_id, carried_bytes(message))
+    except F2edError as error:
+        _log.log(ERROR, "f2ed: %s", error)
+        reply = write(Refused(_SILENT))
+    return Message(reply_content(reply), reply_to=message)

@@ -1,0 +1,1 @@
+"""A logistic regression, as Flower's quickstart for scikit-learn."""

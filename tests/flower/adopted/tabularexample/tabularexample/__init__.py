@@ -1,0 +1,1 @@
+"""A network on a table, as Flower's tabular quickstart."""

@@ -1,0 +1,1 @@
+"""A text classifier, as Flower's quickstart for Hugging Face."""

@@ -1,0 +1,46 @@
+"""The app on a helper's node carries bytes, and trains nothing."""
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from f2ed.deployment.helper_agent import HELPER
+from f2ed.flower import protect
+from f2ed.flower.wire import carried_content, reply_bytes, request_content
+from f2ed.protocol.helpers.messages import Refused, decode
+from tests.deployment.test_helper_agent import KEYS, Helped
+
+
+def carried(content, path, run=1):
+    """Send a message to a helper's node; return its reply."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, 1, 1
+    message = Message(content, 5, "train")
+    context = Context(run, 5, {HELPER: str(path)}, RecordDict(), {})
+    return reply_bytes(protect(message, context, lambda *_: pytest.fail("a helper's node trained")))
+
+
+def test_a_round_whose_helpers_are_behind_flower_nodes(tmp_path):
+    it = Helped(tmp_path)
+    for role, agent in it.agents.items():
+        agent.start(first=True)
+        agent.listen(tmp_path / f"{role}.sock")
+    it.ask = lambda role, run, request: carried(carried_content(request), tmp_path / f"{role}.sock", run)
+    assert set(KEYS) == {"mixer", "judge"}
+    outcome = it.run(0)
+    assert outcome.mean is not None, outcome.aborted
+
+
+def test_a_helper_that_is_down_ends_the_round_by_name(tmp_path):
+    it = Helped(tmp_path)
+    it.agents["judge"].start(first=True)
+    it.agents["judge"].listen(tmp_path / "judge.sock")
+    it.ask = lambda role, run, request: carried(carried_content(request), tmp_path / f"{role}.sock", run)
+    aborted = it.run(0).aborted
+    assert "the mixer gave no opening" in aborted
+    assert "the helper behind this node gave no answer" in aborted
+    assert str(tmp_path) not in aborted
+
+
+def test_a_message_for_a_client_is_refused(tmp_path):
+    reply = carried(request_content(ConfigRecord({"hello": bytes(32)})), tmp_path / "none.sock")
+    assert decode((Refused,), reply).reason
