@@ -19,7 +19,18 @@ from f2ed.deployment.train_input import InputSummary
 from f2ed.deployment.training_rules import EVALUATE
 from f2ed.protocol.aggregation import Buffers
 
-__all__ = ["ARRAYS", "CONFIG", "OURS", "Asked", "Need", "Reply", "Train", "Vector", "faults_of_the_request"]
+__all__ = [
+    "ARRAYS",
+    "CONFIG",
+    "OURS",
+    "Asked",
+    "Need",
+    "Reply",
+    "Train",
+    "Vector",
+    "faults_of_the_request",
+    "whole_update",
+]
 
 OURS = "f2ed"
 ARRAYS = "arrays"
@@ -126,6 +137,13 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 Train: TypeAlias = Callable[[Need], Vector]
 """Returns the update; whatever it raises, but `GoneError`, counts as a training that failed."""
+
+
+def whole_update(change: Vector, coordinates: int) -> Vector:
+    """Return an update as the app handed it over; raise `ConfigError` for one of another length."""
+    if change.shape != (coordinates,):
+        raise ConfigError(f"the trained update has shape {change.shape}; the model has {coordinates} coordinates")
+    return change
 
 
 @contextmanager

@@ -14,8 +14,9 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, GoneError, PeerError, Refusal
 from f2ed.core.randomness import stream
-from f2ed.deployment.asked import Asked, Need, Reply, Train, Vector, faults_of_the_request
+from f2ed.deployment.asked import Asked, Need, Reply, Train, faults_of_the_request, whole_update
 from f2ed.deployment.hello import Hello, hello_text
+from f2ed.deployment.helped_step import helped_upload
 from f2ed.deployment.identity import Identity
 from f2ed.deployment.log_events import Pen, step_events
 from f2ed.deployment.masked_metrics import MetricRule, encoded_metrics, width
@@ -129,7 +130,7 @@ def _hello(me: Identity, asked: Asked, run: _Run) -> bytes:
 def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> bytes:
     """Take one step. State and log are stored before the reply leaves; no other message is answered meanwhile."""
     if me.roster.helpers:
-        raise Refusal("the roster names helpers, so this node sends nothing that is summed in shards")
+        return _helped(me, message, run, train, pen)
     request = message.protocol_bytes("request")
     member = me.member(message.run)
     asked = read_request(request)
@@ -176,6 +177,19 @@ def _step(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> by
     return answer.reply
 
 
+def _helped(me: Identity, message: Asked, run: _Run, train: Train, pen: Pen) -> bytes:
+    """Answer a request for an update under a roster with helpers; nothing is summed in shards there."""
+    message.check_step(update=True)
+    given = _checked(me, run, message)
+
+    def pin_layout() -> None:
+        if me.layouts is not None and me.layouts.pin(run.app, given.layout()):
+            _log.info("f2ed: from now on this node trains models of layout %s alone", given.layout().hex())
+
+    model = given.digest(run.digest)
+    return helped_upload(me, message, given, model=model, pin_layout=pin_layout, train=train, pen=pen)
+
+
 def _agree_to_train(
     me: Identity, run: _Run, given: InputSummary, terms: Terms, metrics: Sequence[MetricRule]
 ) -> UpdatePlan:
@@ -210,7 +224,7 @@ def _trained_words(
     """
     try:
         need = Need(me.roster.training.stateful, me.roster.array_rules, metrics)
-        change = _whole(train(need), plan.coordinates)
+        change = whole_update(train(need), plan.coordinates)
         if metrics:
             change = encoded_metrics(metrics, change, agreed_encoding(terms, plan.coordinates))
         words = contribution(plan.narrowed(change) if plan.scales else change, me.id, key=_rounding(me, asked, terms))(
@@ -225,12 +239,6 @@ def _trained_words(
         _log.info("f2ed: round %s: %s of %s coordinates leaves masked", terms.round + 1, what, len(change))
         return words
     return random_words(terms, key=os.urandom(32))
-
-
-def _whole(change: Vector, coordinates: int) -> Vector:
-    if change.shape != (coordinates,):
-        raise ConfigError(f"the trained update has shape {change.shape}; the model has {coordinates} coordinates")
-    return change
 
 
 def _rounding(me: Identity, asked: Asked, terms: Terms) -> bytes:
