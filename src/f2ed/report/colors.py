@@ -60,7 +60,7 @@ def _wanted(same: list[str], base: Mapping[str, str], family: str, used: set[str
     own, spare = base[family], [color for color in COLORS if color not in base.values()]
     if same:
         yield from (Look(same[0], dash) for dash in DASHES)
-    elif own not in used:
+    else:
         yield Look(own, "solid")
     yield from (Look(color, "solid") for color in spare if color not in used)
     for colors in ([own], spare, COLORS):

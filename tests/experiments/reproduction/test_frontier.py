@@ -39,7 +39,8 @@ def test_a_standing_is_what_a_rule_costs_and_what_its_worst_attacks_do():
     assert mean.setting == "mnist, i.i.d."
     assert (mean.rule, mean.cost, mean.lost, mean.backdoor) == ("Mean", 0, pytest.approx(55), pytest.approx(99))
     assert (fence.cost, fence.lost, fence.backdoor) == (pytest.approx(1), pytest.approx(5), pytest.approx(2))
-    assert fence.row == ("94.0", "90.0 (Edge)", "2.0 (DBA)")
+    assert fence.row == ("94.0", "90.0 (Edge)", "2.0 (DBA)", "not run")
+    assert fence.listed == pytest.approx(2)
 
 
 def test_the_choice_is_the_rule_whose_largest_harm_is_smallest_over_all_settings():
