@@ -13,6 +13,7 @@ CODE = ROOT / "src" / "f2ed"
 ERRORS = {"Refusal", "ConfigError", "PeerError", "GoneError"}
 OF_A_NODE = [
     "deployment/array_header.py",
+    "deployment/helped_step.py",
     "deployment/identity.py",
     "deployment/key_memory.py",
     "deployment/layout_pin.py",
@@ -32,6 +33,7 @@ OF_A_NODE = [
     "flower/arrays.py",
     "deployment/agent/client.py",
     "deployment/agent/frames.py",
+    "deployment/agent/listener.py",
     "deployment/agent/server.py",
     "deployment/asked.py",
     "deployment/node_step.py",
