@@ -6,6 +6,7 @@ import msgspec
 from flwr.app import ConfigRecord, Message
 
 from f2ed.deployment.helper_agent import HELPER, HelperAgent
+from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import HelperEntry, Helpers, SignedEncoding, countersigned, helped_terms, write_roster
 from f2ed.flower.wire import carried_content, reply_bytes, request_content
 from f2ed.protocol.aggregation import Buffers
@@ -22,6 +23,7 @@ class HelpedNodes:
     """Six clients in two groups, a mixer and a judge, each behind a Flower node."""
 
     def __init__(self, folder, fields=None, **app):
+        self.folder = folder
         self.keys = {role: os.urandom(32) for role in ("server", "mixer", "judge")}
         parties = tuple(HelperEntry(role, f"the {role}'s", public_key(self.keys[role])) for role in ("judge", "mixer"))
         stated = {
@@ -42,6 +44,8 @@ class HelpedNodes:
             agent.listen(folder / f"{role}.sock")
             helpers.append(Node(0, user_app(), {HELPER: str(folder / f"{role}.sock")}))
         self.grid = FakeGrid([*self.clients, *helpers], RUN)
+        self.helpers = dict(zip(("mixer", "judge"), helpers, strict=True))
+        write_pair(folder / "server.key", self.keys["server"])
         ids = list(self.grid.nodes)
         self.places = dict(enumerate(ids[:6])) | {"mixer": ids[6], "judge": ids[7]}
 

@@ -28,6 +28,7 @@ Form = Literal["systemd", "compose", "plain"]
 FORMS: tuple[Form, ...] = get_args(Form)
 SETTINGS = "site.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_WHOLE_NAME = f"^{_NAME.pattern}$"
 _FOLDERS = (Path(__file__).parent / "files", Path(__file__).parents[3] / "deploy")
 """The files to copy: in an installed package, and in the checkout that the package is run from."""
 _COPIED: Mapping[Form, tuple[str, ...]] = {
@@ -41,7 +42,7 @@ _COPIED: Mapping[Form, tuple[str, ...]] = {
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the settings of a kit say."""
 
-    name: Annotated[str, Meta(pattern=f"^{_NAME.pattern}$")]
+    name: Annotated[str, Meta(pattern=_WHOLE_NAME)]
     """Of the client on the roster."""
     federation: str
     superlink: str

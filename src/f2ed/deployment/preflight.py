@@ -20,8 +20,8 @@ def check(roster: Roster, malicious: int, min_crowd: int, *, accept_no_guarantee
     """Refuse numbers that guarantee nothing, and return what holds."""
     if roster.helpers:
         raise ConfigError(
-            "the roster names helpers, so its nodes send nothing that is summed in shards, and rounds with helpers "
-            "cannot be led over Flower yet; use a roster without helpers"
+            "the roster names helpers, so its nodes send nothing that is summed in shards; lead its rounds with "
+            "f2ed.flower.HelpedRounds, or use a roster without helpers"
         )
     clients, shards, crowd = roster.round_clients, roster.round_shards, roster.smallest_shard
     held = guarantee(clients=clients, malicious=malicious, shards=shards)

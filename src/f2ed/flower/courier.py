@@ -4,7 +4,7 @@ from logging import ERROR, getLogger
 
 from flwr.app import Context, Message
 
-from f2ed.core.errors import F2edError
+from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.helper_agent import HELPER, carry
 from f2ed.flower.wire import carried_bytes, reply_content
 from f2ed.protocol.helpers.messages import Refused, write
@@ -20,7 +20,9 @@ def carried(message: Message, context: Context) -> Message:
     """Return the helper's reply to a message; one that it cannot be asked, or does not answer, is refused."""
     try:
         reply = carry(str(context.node_config[HELPER]), context.run_id, carried_bytes(message))
-    except F2edError as error:
+    except PeerError as error:
+        reply = write(Refused(str(error)))
+    except ConfigError as error:
         _log.log(ERROR, "f2ed: %s", error)
         reply = write(Refused(_SILENT))
     return Message(reply_content(reply), reply_to=message)
