@@ -48,7 +48,7 @@ class Helped:
         return HelperAgent(role, KEYS[role], settings, uid=os.geteuid())
 
     def memory(self, role):
-        return self.folder / role / f"{role}.helper"
+        return self.folder / role / f"{role}-{self.roster.lineage}.helper"
 
     def ask(self, role, run, request):
         return self.agents[role].answer(run, request)
@@ -131,6 +131,19 @@ def test_an_agent_without_its_memory_does_not_start_and_answers_nothing(helped):
     assert "it was lost" in helped.run(1).aborted
     assert "it was lost" in helped.run(1, run=2).aborted
     assert not helped.memory("mixer").exists()
+
+
+def test_another_federation_has_a_memory_of_its_own(helped):
+    helped.run(0)
+    before = helped.memory("mixer").read_bytes()
+    other = signed(replace(roster_of.draft(), name="other"), roster_of.AUTHORITY, **roster_of.SETTINGS)
+    write_roster(helped.path, countersigned(countersigned(other, KEYS["mixer"]), KEYS["judge"]))
+    agent = helped.agent("mixer")
+    agent._settings["f2ed-state"] = helped.folder / "elsewhere"
+    with pytest.raises(ConfigError, match=f"no memory in .*mixer-{other.lineage}.helper"):
+        agent.start(first=False)
+    assert other.lineage != helped.roster.lineage
+    assert helped.memory("mixer").read_bytes() == before
 
 
 def test_a_second_first_start_is_refused(helped):

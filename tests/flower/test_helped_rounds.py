@@ -105,7 +105,7 @@ def test_a_helper_whose_bytes_are_altered_is_named(tmp_path, role, step):
 
 def test_what_a_helper_refuses_is_said(tmp_path):
     it = HelpedNodes(tmp_path)
-    (tmp_path / "mixer" / "mixer.helper").unlink()
+    (tmp_path / "mixer" / f"mixer-{it.roster.lineage}.helper").unlink()
     _, outcome = rounds_of(it).lead(model(), ConfigRecord(), 1)
     assert "the mixer gave no opening" in outcome.aborted
     assert "it was lost" in outcome.aborted

@@ -68,7 +68,7 @@ class HelperAgent(Listener):
         answer a round twice.
         """
         roster = followed_roster(self._settings)
-        store = self._store(self._helper(roster, run=0))
+        store = self._store(roster, run=0)
         if first:
             store.begin()
         elif not store.path.exists():
@@ -82,8 +82,7 @@ class HelperAgent(Listener):
     def answer(self, run: int, request: bytes) -> bytes:
         """Answer a request of the server; the new state is on the disk before this returns."""
         try:
-            helper = self._helper(followed_roster(self._settings), run=run)
-            store = self._store(helper)
+            store = self._store(followed_roster(self._settings), run=run)
             if _opens(request):
                 store.take_up()
             return store.answer(request, os.urandom)
@@ -116,8 +115,10 @@ class HelperAgent(Listener):
             accept=acceptance(roster),
         )
 
-    def _store(self, helper: Helper) -> HelperStore:
-        return HelperStore(state_folder(self._settings), helper, name=f"{self._role}.helper")
+    def _store(self, roster: Roster, *, run: int) -> HelperStore:
+        """Return the memory of a federation: survivors and strikes of another one are no matter here."""
+        name = f"{self._role}-{roster.lineage}.helper"
+        return HelperStore(state_folder(self._settings), self._helper(roster, run=run), name=name)
 
 
 def carry(path: str, run: int, request: bytes) -> bytes:
