@@ -1,0 +1,1 @@
+"""An app whose rounds are led with helpers."""
