@@ -18,7 +18,7 @@ title = "Small"
 data = "digits"
 clients = 6
 shards = 2
-rounds = 4
+rounds = 6
 estimator = ["mean", "median"]
 """
 

@@ -54,7 +54,9 @@ def run_on_ray(
         if resources.get("CPU", 0) < cores_per_run:
             raise ConfigError(f"the cluster has {resources.get('CPU', 0):g} cores, and a run wants {cores_per_run}")
         options = {"num_cpus": cores_per_run, "num_gpus": 0 if device == "cpu" else 1 / runs_per_gpu}
-        remote = ray.remote(num_returns="streaming", max_retries=0, **options)(_run)
+        # A worker that is ahead waits, so that no more than two checkpoints of a run lie in the object store.
+        ahead = {"num_returns": "streaming", "_generator_backpressure_num_objects": 2}
+        remote = ray.remote(max_retries=0, **ahead, **options)(_run)
         shared = {wanted: ray.put(data) for wanted, data in loaded.items()}
         waiting: dict[Any, _RemoteRun] = {}
         for index, cell in enumerate(cells):
