@@ -5,7 +5,7 @@ from pathlib import Path
 
 from f2ed.experiments import find, read
 
-TEXT = (Path(__file__).parents[2] / "docs" / "search.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "search_attacks.md").read_text(encoding="utf-8")
 
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):

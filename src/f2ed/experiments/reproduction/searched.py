@@ -132,7 +132,7 @@ def _fewer(results: Path) -> str:
     return f"""Two backdoors, i.i.d., 25 shards, two seeds, on a CPU (`experiments/{_FEWER}.toml`): *adaptive*, which
     won most searches, and *boosted*, which a search found against AlignIns. For each rule the success of the worse one
     in percent after 30 rounds; no accuracy was more than {_fewer_lost(results):.1f} points below that without an
-    attack. They were not searched for anew with each number of malicious clients, so a stronger one may exist."""
+    attack. They were not searched again for each number of malicious clients, so a stronger one may exist."""
 
 
 def _default(every: Sequence[Standing]) -> str:
