@@ -44,7 +44,7 @@ def check_serial(old: Roster, new: Roster) -> None:
     if old.helpers and new.helpers and old.helpers.settings.epoch != new.helpers.settings.epoch:
         raise Refusal(
             f"serial {new.serial} changes the helpers' epoch from {old.helpers.settings.epoch} to "
-            f"{new.helpers.settings.epoch} rounds, so that strikes and survivors would be counted from the start; keep it"
+            f"{new.helpers.settings.epoch} rounds, which would reset strikes and survivors; keep it"
         )
     _check_identities(old, new)
     check_step(old, new)
