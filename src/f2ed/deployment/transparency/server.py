@@ -1,10 +1,11 @@
 """The server's own log: one line per round, with what it asked for, what it opened, and the nodes' newest lines."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -52,6 +53,7 @@ class ServerLog(NamedTuple):
                 shard=each.shard,
                 ctx=contexts[each.shard],
                 survivors=each.survivors,
+                weights=_weights(task, each.survivors),
                 opened=opened.get(each.shard, b""),
                 dropped={self.names[who]: errors.get(who, why)[:500] for who, why in each.dropped.items()},
             )
@@ -93,6 +95,12 @@ def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Hea
     file = LogFile(beside.with_suffix(".log"), SERVER, private, roster.lineage, roster.digest, roster.serial)
     file.append()  # Whatever keeps it from being written is found before the first round.
     return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, heads)
+
+
+def _weights(task: Task, survivors: Iterable[ClientId]) -> tuple[int, ...] | msgspec.UnsetType:
+    """Return the weights that a sum was opened with, where one is not 1."""
+    found = () if task.weights is None else tuple(task.weights[client] for client in survivors)
+    return found if set(found) - {1} else msgspec.UNSET
 
 
 def _hashed(mean: npt.NDArray[np.float32]) -> bytes:
