@@ -29,6 +29,7 @@ from f2ed.flower.processes import (
     until_it_answers,
 )
 from f2ed.flower.run_status import check_run
+from f2ed.flower.trial_commands import helper_command, superlink_command
 from f2ed.flower.trial_roster import TrialHelpers, create_roster, sign_again
 
 __all__ = ["Deployment"]
@@ -122,17 +123,7 @@ class Deployment:
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it answers."""
         self._log(f"starting the SuperLink on {HOST}:{self.port}, with TLS and node authentication")
-        self.superlink = self.start_process(
-            "superlink",
-            [
-                *tool("flower-superlink"),
-                *("--host", HOST, "--port", str(self.port)),
-                *("--ssl-ca-certfile", str(self.tls.ca)),
-                *("--ssl-certfile", str(self.tls.certificate), "--ssl-keyfile", str(self.tls.key)),
-                *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
-                *("--database", str(self.folder / "superlink.db")),
-            ],
-        )
+        self.superlink = self.start_process("superlink", superlink_command(self.folder, self.port, self.tls))
         until_it_answers(self.superlink, self.port, self.tls.ca, lambda: self.log("superlink"))
 
     def start_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
@@ -155,34 +146,34 @@ class Deployment:
 
     def start_helper(self, role: HelperRole, *, first: bool = False) -> None:
         """Start a helper and its node; `first` when it never served before."""
-        folder = self.folder / role
-        self.helpers[role] = self.start_process(
-            role,
-            [
-                *(*self.f2ed, "helper", "--role", role, "--key", str(folder / f"{role}.key")),
-                *("--roster", str(self.roster_path), "--authority", str(self.folder / "authority.pub")),
-                *("--socket", str(folder / f"{role}.sock"), "--state", str(folder / "state")),
-                *("--superlink", self.node_address, "--root-certificates", str(self.tls.ca)),
-                *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{self._helper_keys[role]}")),
-                *("--port", str(next(self.ports)), *(["--first"] if first else [])),
-            ],
-        )
+        key, port = self._helper_keys[role], next(self.ports)
+        command = helper_command(self.folder, role, self.node_address, self.tls.ca, key, port)
+        self.helpers[role] = self.start_process(role, [*self.f2ed, *command, *(["--first"] if first else [])])
 
     def start_node_again(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode and wait until it is connected.
 
         For about a minute after a node was killed the SuperLink considers it connected and rejects its successor.
         """
+        self._until_admitted(
+            f"node_{client}", lambda: self.start_node(client, settings=settings), lambda: self.nodes[client]
+        )
+
+    def start_helper_again(self, role: HelperRole) -> None:
+        """Start a helper that was killed, and wait until its node is connected, which may take as long."""
+        self._until_admitted(role, lambda: self.start_helper(role), lambda: self.helpers[role])
+
+    def _until_admitted(self, name: str, start: Callable[[], None], process: Callable[[], Process]) -> None:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            before = len(self.log(f"node_{client}"))
-            self.start_node(client, settings=settings)
-            while self.nodes[client].poll() is None and time.monotonic() < until:
-                if "SuperNode ID:" in self.log(f"node_{client}")[before:]:
+            before = len(self.log(name))
+            start()
+            while process().poll() is None and time.monotonic() < until:
+                if "SuperNode ID:" in self.log(name)[before:]:
                     return
                 time.sleep(0.2)
-            self.kill(self.nodes[client])
-        raise PeerError(f"node {client} was not admitted within {PATIENCE:g} s; its log is in {self.folder}")
+            self.kill(process())
+        raise PeerError(f"{name} was not admitted within {PATIENCE:g} s; its log is in {self.folder}")
 
     def replace_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode in place of a lost one, under a spare key, which the SuperLink admits at once.
