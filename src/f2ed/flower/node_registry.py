@@ -139,7 +139,8 @@ class NodeRegistry:
         reasons = {client: self._why(client) for client in self._roster.keys if client not in there}
         refused = [why for node, why in self.strangers.items() if node in self._connected and why.startswith(_REFUSED)]
         if refused:
-            hint = f"; or it is one of {len(refused)} connected nodes that refused: {refused[0]}"
+            why = refused[0].removeprefix(f"{_REFUSED}: ")
+            hint = f"; or it is one of {len(refused)} connected nodes that refused: {why}"
             reasons = {c: why + hint if why == "not connected" else why for c, why in reasons.items()}
         return reasons
 
