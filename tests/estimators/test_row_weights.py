@@ -114,7 +114,7 @@ AS_REPEATED = {
     "fence": lambda f: e.Fence(f=f, inner=e.Mean()),
     "fence-trim": lambda f: e.Fence(f=f, inner=e.Mean(), cut="trim"),
     "fence-alone": lambda f: e.Fence(f=f, select=False),
-    "fence-nearest": lambda f: e.Fence(f=f, inner=e.Mean(), cut="nearest"),
+    "fence-nearest": lambda f: e.Fence(f=f, inner=e.Mean(), cut="nearest", most=0.49),
     "hard-weights": lambda _f: e.HardWeights(e.GeometricMedian()),
     "sign-vote": lambda _f: e.SignVote(e.Mean(), agreement=0.5),
     "align-ins": lambda _f: e.AlignIns(),
