@@ -1,7 +1,7 @@
 """The server's own log: one line per round, with what it asked for, what it opened, and the nodes' newest lines."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,9 @@ from f2ed.deployment.roster import Roster
 from f2ed.deployment.transparency.heads import Heads
 from f2ed.deployment.transparency.lines import SERVER, Blamed, Equivocation, Event, RoundClosed, ShardOutcome
 from f2ed.deployment.transparency.store import LogFile
-from f2ed.protocol.aggregation import Audit, Task, shard_terms
+from f2ed.protocol.aggregation import Audit
 from f2ed.protocol.primitives.crypto import digest, public_key
-from f2ed.protocol.secagg.terms import bind
-from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["ServerLog", "server_log"]
 
@@ -29,21 +28,24 @@ class ServerLog(NamedTuple):
 
     file: LogFile
     names: Mapping[ClientId, str]
+    weights: Mapping[ClientId, int]
     heads: Heads
 
     def write(
         self,
-        task: Task,
-        assignment: Assignment,
         audit: Audit,
+        contexts: Sequence[bytes],
         *,
+        given: bytes,
         means: npt.NDArray[np.float32],
         errors: Mapping[ClientId, str],
         before: bytes,
         after: bytes,
     ) -> None:
-        """Add a round: `means` are the rows that opened, `before` and `after` the digests of the model."""
-        contexts = [bind(terms, task.roster, task.model) for terms in shard_terms(assignment, task)]
+        """Add a round: `contexts` are those of its shards, `means` the rows that opened.
+
+        `given` is the digest of what clients were given, `before` and `after` are those of the model.
+        """
         opened = {
             shard: digest(b"f2ed log opened 1", contexts[shard], _hashed(means[row]))
             for row, shard in enumerate(audit.opened)
@@ -53,7 +55,7 @@ class ServerLog(NamedTuple):
                 shard=each.shard,
                 ctx=contexts[each.shard],
                 survivors=each.survivors,
-                weights=_weights(task, each.survivors),
+                weights=self._weights(each.survivors),
                 opened=opened.get(each.shard, b""),
                 dropped={self.names[who]: errors.get(who, why)[:500] for who, why in each.dropped.items()},
             )
@@ -61,9 +63,9 @@ class ServerLog(NamedTuple):
         )
         heads, twice = self.heads.flush()
         round_ = RoundClosed(
-            round=task.round,
-            job=task.job,
-            input=task.model,
+            round=audit.round,
+            job=audit.job,
+            input=given,
             before=before,
             after=after,
             shards=shards,
@@ -71,11 +73,16 @@ class ServerLog(NamedTuple):
         )
         found: list[Event] = [Equivocation(lines=pair) for pair in twice]
         found += [
-            Blamed(round=task.round, shard=each.shard, ctx=contexts[each.shard], blame=blame)
+            Blamed(round=audit.round, shard=each.shard, ctx=contexts[each.shard], blame=blame)
             for each in audit.shards
             for blame in each.blame
         ]
         self.file.append(*found, round_)
+
+    def _weights(self, survivors: Iterable[ClientId]) -> tuple[int, ...] | msgspec.UnsetType:
+        """Return the weights that a sum was opened with, where one is not 1."""
+        found = tuple(self.weights[client] for client in survivors)
+        return found if set(found) - {1} else msgspec.UNSET
 
 
 def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Heads | None) -> ServerLog | None:
@@ -94,13 +101,8 @@ def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Hea
         raise ConfigError("server_key without records or checkpoint; the server's log is written beside them")
     file = LogFile(beside.with_suffix(".log"), SERVER, private, roster.lineage, roster.digest, roster.serial)
     file.append()  # Whatever keeps it from being written is found before the first round.
-    return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, heads)
-
-
-def _weights(task: Task, survivors: Iterable[ClientId]) -> tuple[int, ...] | msgspec.UnsetType:
-    """Return the weights that a sum was opened with, where one is not 1."""
-    found = () if task.weights is None else tuple(task.weights[client] for client in survivors)
-    return found if set(found) - {1} else msgspec.UNSET
+    weights = {entry.id: entry.weight for entry in roster.clients}
+    return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, weights, heads)
 
 
 def _hashed(mean: npt.NDArray[np.float32]) -> bytes:
