@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -20,9 +20,10 @@ _POLL_SECONDS = 0.25
 Value = TypeVar("Value")
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes | Iterable[bytes | memoryview], *, mode: int = 0o600) -> None:
     """Replace a file so that a crash leaves the old one or the new one, and return once it is on the disk.
 
+    Data may come in parts, so that they need not be in memory as a whole.
     Only the owner may read the new file unless `mode` (minus the umask) says otherwise.
     """
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
@@ -160,10 +161,11 @@ class Held(NamedTuple, Generic[Value]):
         self.lock.write(self.place.path, msgspec.json.encode(value))
 
 
-def _write_through(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+def _write_through(handle: int, data: bytes | Iterable[bytes | memoryview]) -> None:
+    for part in [data] if isinstance(data, bytes) else data:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(handle, left) :]
     os.fsync(handle)
 
 

@@ -25,6 +25,7 @@ class HardWeights(Estimator, frozen=True, tag="hard-weights"):
     title = "Hard weights"
     family = "pre-aggregation"
     paper = "after FilterL2, Steinhardt, 2018"
+    uses_previous = False
 
     inner: "registry.AnyEstimator"
     share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5

@@ -28,6 +28,7 @@ class Reputation(Estimator, frozen=True, tag="reputation"):
     title = "Reputation"
     family = "pre-aggregation"
     paper = "after FoolsGold, Fung et al., RAID 2020"
+    uses_previous = False
 
     inner: "registry.AnyEstimator"
     decay: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.9

@@ -27,6 +27,7 @@ class SignVote(Estimator, frozen=True, tag="sign-vote"):
     title = "Sign vote"
     family = "pre-aggregation"
     paper = "Ozdayi, Kantarcioglu and Gel, AAAI 2021"
+    uses_previous = False
 
     inner: "registry.AnyEstimator"
     agreement: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1 / 3
