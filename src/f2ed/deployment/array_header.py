@@ -1,24 +1,22 @@
-"""Arrays in NumPy's npy form: a header, checked before anything of its size is allocated, and the values."""
+"""The header of an array in NumPy's npy form, checked before anything of the size that it declares is allocated."""
 
-from collections.abc import Callable
 from io import BytesIO
 from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["NUMPY", "checked_dtype", "npy_filled", "npy_values"]
+__all__ = ["HEADER_READERS", "NUMPY", "checked_dtype"]
 
 NUMPY = "numpy.ndarray"
 """How Flower names the npy form."""
 
 _UNKNOWN_TO_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 """Types that other packages add to NumPy, and of which an npy header does not know the name."""
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, data: bytes) -> np.dtype[Any]:
@@ -35,7 +33,7 @@ def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, 
         raise ConfigError(f"the array {name!r} is in the form {stype!r}; send {NUMPY!r}, which Flower's Array makes")
     stream = BytesIO(data)
     try:
-        declared, _, found = _READERS[npy.read_magic(stream)](stream)
+        declared, _, found = HEADER_READERS[npy.read_magic(stream)](stream)
     except Exception as error:  # noqa: BLE001  NumPy reads the header as Python, and may raise almost anything
         raise ConfigError(
             f"the array {name!r} has no npy header that can be read ({type(error).__name__}); "
@@ -54,36 +52,3 @@ def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, 
     if (there := len(data) - stream.tell()) != (declares := prod(declared) * found.itemsize):
         raise ConfigError(f"the array {name!r} declares {declares} bytes and comes with {there}")
     return found
-
-
-def npy_values(data: bytes) -> npt.NDArray[Any]:
-    """Return the values of an array in the npy form: a view of its bytes, read-only. Raise `ValueError` for any other.
-
-    NumPy's own reader makes a copy, which of a large model is as large as the model.
-    """
-    stream = BytesIO(data)
-    version = npy.read_magic(stream)
-    if version not in _READERS:
-        raise ValueError(f"an npy header of version {version}")
-    shape, in_columns, dtype = _READERS[version](stream)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    values = np.frombuffer(data, dtype, offset=stream.tell())
-    return values.reshape(shape, order="F" if in_columns else "C")
-
-
-def npy_filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Callable[[npt.NDArray[Any]], None]) -> bytes:
-    """Return an array in the npy form; `fill` writes its values into a flat array of zeros, and must not keep that.
-
-    The values are in the bytes from the start, so nothing of the array's size is allocated but they.
-    """
-    stream = BytesIO()
-    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    npy.write_array_header_1_0(stream, header)
-    start, size = stream.tell(), prod(shape) * dtype.itemsize
-    if size:
-        stream.seek(start + size - 1)
-        stream.write(b"\0")
-        with stream.getbuffer() as buffer:
-            fill(np.frombuffer(buffer, dtype, offset=start))
-    return stream.getvalue()

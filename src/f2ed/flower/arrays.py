@@ -5,16 +5,20 @@ float32 at least. Any others, such as the counters of a batch normalization, kee
 integers is not an integer.
 """
 
+from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from logging import getLogger
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
+from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.array_header import NUMPY, npy_filled, npy_values
+from f2ed.deployment.array_header import HEADER_READERS, NUMPY
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
@@ -87,7 +91,7 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
         name, least = names[place], 0 if place in plan.variances else None
         values = _values(name, arrays[name])
         add = partial(_add, name, values.reshape(-1), step[span], least)
-        data = npy_filled(values.shape, values.dtype, add)
+        data = _filled(values.shape, values.dtype, add)
         record[name] = Array(str(values.dtype), values.shape, NUMPY, data)
     return record
 
@@ -111,7 +115,7 @@ def _values(name: str, array: Array) -> npt.NDArray[Any]:
     found = f"it is in the form {array.stype!r}"
     if array.stype == NUMPY:
         try:
-            return npy_values(array.data)
+            return _viewed(array.data)
         except ValueError as error:
             found = str(error)
     raise ConfigError(f"the array {name!r} cannot be read ({found}); it must be a NumPy array in Flower's form")
@@ -119,3 +123,36 @@ def _values(name: str, array: Array) -> npt.NDArray[Any]:
 
 def _is_float(values: npt.NDArray[Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating))
+
+
+def _viewed(data: bytes) -> npt.NDArray[Any]:
+    """Return the values of an array in the npy form: a view of its bytes, read-only. Raise `ValueError` for any other.
+
+    NumPy's own reader makes a copy, which of a large model is as large as the model.
+    """
+    stream = BytesIO(data)
+    version = npy.read_magic(stream)
+    if version not in HEADER_READERS:
+        raise ValueError(f"an npy header of version {version}")
+    shape, in_columns, dtype = HEADER_READERS[version](stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    values = np.frombuffer(data, dtype, offset=stream.tell())
+    return values.reshape(shape, order="F" if in_columns else "C")
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Callable[[npt.NDArray[Any]], None]) -> bytes:
+    """Return an array in the npy form; `fill` writes its values into a flat array of zeros, and must not keep that.
+
+    The values are in the bytes from the start, so nothing of the array's size is allocated but they.
+    """
+    stream = BytesIO()
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(stream, header)
+    start, size = stream.tell(), prod(shape) * dtype.itemsize
+    if size:
+        stream.seek(start + size - 1)
+        stream.write(b"\0")
+        with stream.getbuffer() as buffer:
+            fill(np.frombuffer(buffer, dtype, offset=start))
+    return stream.getvalue()
