@@ -28,6 +28,7 @@ class RootVeto(Estimator, frozen=True, tag="root-veto"):
     paper = "after FLTrust, Cao et al., NDSS 2021"
     uses_previous = False
     uses_root = True
+    weighted = True
 
     inner: "registry.AnyEstimator"
 

@@ -87,6 +87,10 @@ class Deployment:
         """The signed roster."""
         return self.folder / "roster.json"
 
+    def roster_of(self, client: int) -> Path:  # noqa: ARG002  one file serves all, unless a subclass gives out copies
+        """Return the roster's file that a node reads."""
+        return self.roster_path
+
     def __enter__(self) -> Self:
         """Start everything, and return when the SuperLink knows all nodes."""
         try:
@@ -130,7 +134,7 @@ class Deployment:
         self.nodes[client] = self.start_process(
             f"node_{client}",
             [
-                *(*self.f2ed, "node", *self.node_options, "--roster", str(self.roster_path)),
+                *(*self.f2ed, "node", *self.node_options, "--roster", str(self.roster_of(client))),
                 *("--authority", str(self.folder / "authority.pub")),
                 *("--key", str(self.folder / "nodes" / f"client_{client}.key")),
                 *("--superlink", self.node_address, "--root-certificates", str(self.tls.ca)),
