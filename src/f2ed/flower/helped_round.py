@@ -18,6 +18,7 @@ from f2ed.deployment.row_file import FileRows
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.estimators import Estimate
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.persistent import Persistent
 from f2ed.flower.round import OpenedRound, OpenedSums, RoundStart
 from f2ed.flower.transport import Post, Posted, RoundExchange
 from f2ed.flower.wire import carried_content, request_content
@@ -77,7 +78,8 @@ class HelpedRounds(NamedTuple):
                 struck=guard.struck,
             )
             # One conversation, in a thread of its own; meanwhile nodes that come back say hello.
-            each_alone(exchange, [Conversation(helped_mean(task), found.append)], start.meanwhile)
+            talk = Persistent(exchange, start.patience)
+            each_alone(talk, [Conversation(helped_mean(task), found.append)], start.meanwhile)
         (outcome,) = found
         skipped = None if outcome.aborted is None else _said(outcome.aborted, exchange.errors)
         result = self.step.from_estimate(_estimate(outcome), progress.step, round_=progress.round, skipped=skipped)
