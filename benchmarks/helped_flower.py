@@ -52,6 +52,11 @@ class Federation:
         self._until(f"ended-{number}")
         return time.monotonic() - since
 
+    def end(self, number):
+        """Let the run end, after this round."""
+        (self.folder / f"begin-{number + 1}").touch()
+        self.reader.join()
+
     def _read(self):
         self.lines.extend(self.deployment.run(APP, self.settings))
 
@@ -82,18 +87,15 @@ def main():
         for number in range(1, given.rounds + 2):
             for name, arm in arms.items():
                 seconds[name].append(arm.lead(number))
-                record = read(arm.folder / "run.jsonl").rounds[-1]
-                stages = f"exchange {record.seconds.exchange:.1f}, estimate {record.seconds.estimate:.1f}"
-                print(
-                    f"round {number}, {name}: {seconds[name][-1]:.1f} s ({stages}), load {os.getloadavg()[0]:.1f}",
-                    flush=True,
-                )
+                print(f"round {number}, {name}: {seconds[name][-1]:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
         ratios = [b / a for a, b in zip(seconds["shards"][1:], seconds["helpers"][1:], strict=True)]
         one, other = (statistics.median(each[1:]) for each in seconds.values())
         print(
             f"shards {one:.1f} s, helpers {other:.1f} s, ratio {statistics.median(ratios):.2f} "
             f"({min(ratios):.2f}–{max(ratios):.2f})"
         )
+        for arm in arms.values():
+            arm.end(given.rounds + 1)
         sent = {name: read(arm.folder / "run.jsonl").rounds[-1] for name, arm in arms.items()}
         print(
             f"bytes up: shards {sent['shards'].bytes_up:,}, helpers {sent['helpers'].bytes_up:,}; "
