@@ -18,7 +18,7 @@ def forbid_dumps() -> bool:
     Root still can. Where the system has no such call, the size of core files is limited to nothing all the same.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    done = sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+    done = sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
     if not done:
         _log.warning("f2ed: this system cannot keep a debugger of the same user from reading this process's keys")
     return done
