@@ -3,26 +3,39 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar, final
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, final
 
 import msgspec
 
 from f2ed.core.errors import BusyError, ConfigError
 
-__all__ = ["Held", "Lock", "StoredValue", "append", "is_held", "locked", "write_atomic"]
+__all__ = [
+    "Held",
+    "Lock",
+    "StoredValue",
+    "append",
+    "is_held",
+    "locked",
+    "unwritable",
+    "write_atomic",
+    "write_or_refuse",
+]
 
 _POLL_SECONDS = 0.25
 
 Value = TypeVar("Value")
+Content: TypeAlias = bytes | Iterable[bytes | memoryview]
+"""Of a file: whole, or in parts."""
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
     """Replace a file so that a crash leaves the old one or the new one, and return once it is on the disk.
 
+    Data may come in parts, so that they need not be in memory as a whole.
     Only the owner may read the new file unless `mode` (minus the umask) says otherwise.
     """
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
@@ -34,6 +47,20 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         fresh.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def write_or_refuse(path: Path, data: Content, *, mode: int = 0o600, what: str = "") -> None:
+    """Replace a file as `write_atomic` does, or raise `ConfigError`, which says `what` file it is and what to do."""
+    try:
+        write_atomic(path, data, mode=mode)
+    except OSError as error:
+        raise ConfigError(unwritable(path, error, what)) from None
+
+
+def unwritable(path: Path, error: OSError, what: str = "") -> str:
+    """Return what an operator is told about a file that cannot be written."""
+    named = f"{what} {path}" if what else str(path)
+    return f"{named} cannot be written: {error.strerror}; make room, or let this user write there"
 
 
 def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -68,7 +95,7 @@ class Lock(NamedTuple):
         """
         with _folder_locked(path.parent):
             self.check()
-            write_atomic(path, data, mode=mode)
+            write_or_refuse(path, data, mode=mode)
         self.check()
 
 
@@ -160,10 +187,11 @@ class Held(NamedTuple, Generic[Value]):
         self.lock.write(self.place.path, msgspec.json.encode(value))
 
 
-def _write_through(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+def _write_through(handle: int, data: Content) -> None:
+    for part in [data] if isinstance(data, bytes) else data:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(handle, left) :]
     os.fsync(handle)
 
 
