@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.deployment.pin import Pin, accept_weaker
-from f2ed.deployment.preflight import check as check_start
 from f2ed.deployment.roster import (
     Entry,
     HelperEntry,
@@ -194,8 +193,3 @@ def test_other_terms_are_refused_by_what_differs(roster, changes):
 def test_clients_that_wait_are_in_no_set(roster):
     groups = tuple(Group(0, 1, group.members, group.weights) for group in roster.groups[:1])
     assert helped_terms(replace(roster, groups=groups), "job", 0, coordinates=1).members == groups[0].members
-
-
-def test_a_server_that_would_sum_shards_does_not_start_with_helpers(roster):
-    with pytest.raises(ConfigError, match="the roster names helpers"):
-        check_start(roster, 0, 4, accept_no_guarantee=True)

@@ -5,9 +5,11 @@ import os
 import msgspec
 from flwr.app import ConfigRecord, Message
 
+from f2ed import FilterL2
 from f2ed.deployment.helper_agent import HELPER, HelperAgent
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import HelperEntry, Helpers, SignedEncoding, countersigned, helped_terms, write_roster
+from f2ed.flower import F2ed
 from f2ed.flower.wire import carried_content, reply_bytes, request_content
 from f2ed.protocol.aggregation import Buffers
 from f2ed.protocol.helpers import HelpersProtocol, MemoryRows, ServerTask, helped_mean
@@ -16,26 +18,28 @@ from tests.flower.fake_grid import FakeGrid, Node, fingerprint, model, real_rost
 
 SIZE = 26
 SETTINGS = HelpersProtocol(sketch=96, tests=8, agreement="x25519", size=3)
+RULE = FilterL2(contamination=0.1)
 RUN = 7
 
 
 class HelpedNodes:
-    """Six clients in two groups, a mixer and a judge, each behind a Flower node."""
+    """Clients in groups of three, a mixer and a judge, each behind a Flower node."""
 
-    def __init__(self, folder, fields=None, **app):
+    def __init__(self, folder, fields=None, *, count=6, settings=SETTINGS, rule=RULE, client_app=None, **app):
         self.folder = folder
         self.keys = {role: os.urandom(32) for role in ("server", "mixer", "judge")}
         parties = tuple(HelperEntry(role, f"the {role}'s", public_key(self.keys[role])) for role in ("judge", "mixer"))
         stated = {
-            "helpers": Helpers(operator="the server's", parties=parties, settings=SETTINGS),
+            "helpers": Helpers(operator="the server's", parties=parties, settings=settings, rule=rule),
             "server": public_key(self.keys["server"]),
             "encoding": SignedEncoding(clip_norm=1.0),
             "buffers": Buffers(policy="keep"),
         }
-        made, self.settings = real_roster(folder, 6, shards=2, fields=stated | (fields or {}))
+        made, self.settings = real_roster(folder, count, shards=count // 3, fields=stated | (fields or {}))
         self.roster = countersigned(countersigned(made, self.keys["mixer"]), self.keys["judge"])
         write_roster(folder / "roster.json", self.roster)
-        self.clients = [Node(client, user_app(**app), self.settings[client]) for client in range(6)]
+        runs = client_app or user_app(**app)
+        self.clients = [Node(client, runs, self.settings[client]) for client in range(count)]
         helpers = []
         for role in ("mixer", "judge"):
             own = self.settings[0] | {"f2ed-state": str(folder / role)}
@@ -47,7 +51,7 @@ class HelpedNodes:
         self.helpers = dict(zip(("mixer", "judge"), helpers, strict=True))
         write_pair(folder / "server.key", self.keys["server"])
         ids = list(self.grid.nodes)
-        self.places = dict(enumerate(ids[:6])) | {"mixer": ids[6], "judge": ids[7]}
+        self.places = dict(enumerate(ids[:count])) | {"mixer": ids[count], "judge": ids[count + 1]}
 
     def ask(self, party, request, arrays, config):
         """Send a request to a party's node; return its reply."""
@@ -78,3 +82,25 @@ class HelpedNodes:
                 requests = server.send(replies) or server.send({})
             except StopIteration as stop:
                 return stop.value
+
+
+def strategy(it, **settings):
+    """Return a server of these nodes; its files are in their folder."""
+    given = {
+        "roster": it.folder / "roster.json",
+        "server_key": it.folder / "server.key",
+        "checkpoint": it.folder / "run.checkpoint",
+        "records": it.folder / "run.jsonl",
+        "min_crowd": 3,
+        "deadline": 0.3,
+        "train_deadline": 0.3,
+        "max_wait": 3,
+    }
+    return F2ed(**given | settings)
+
+
+def lead(it, rounds=1, **settings):
+    """Lead rounds; return the server and the model."""
+    server = strategy(it, **settings)
+    result = server.start(it.grid, model(), num_rounds=rounds)
+    return server, result.arrays

@@ -7,7 +7,7 @@ from f2ed import FilterL2
 from f2ed.core import arrays as blocks
 from f2ed.core.errors import ConfigError
 from f2ed.core.spill import Spill, is_spilled
-from f2ed.flower import round as rounds
+from f2ed.flower import sharded_round as rounds
 from tests.flower.fake_grid import FakeGrid, Node, model, real_roster, server, user_app, vector
 
 ROSTER = "test:12/3"

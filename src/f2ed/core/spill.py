@@ -47,7 +47,7 @@ class Spill:
                 "beyond the memory budget"
             )
         self.budget = budget
-        self._folder = folder
+        self.folder = folder
         self._lock = Lock()
         self._in_memory = 0
         self._in_files = 0
@@ -76,27 +76,27 @@ class Spill:
 
     def check_room(self, size: int) -> None:
         """Raise `ConfigError` if arrays of this many bytes in total do not fit the budget and the disk."""
-        free = shutil.disk_usage(self._folder).free
+        free = shutil.disk_usage(self.folder).free
         if size > self.budget + free:
             raise self._full(size - self.budget, free)
 
     def _mapped(self, shape: tuple[int, ...], dtype: Any, size: int) -> AnyArray:
         try:
-            with tempfile.TemporaryFile(prefix="f2ed-", dir=self._folder) as file:
+            with tempfile.TemporaryFile(prefix="f2ed-", dir=self.folder) as file:
                 _reserve(file.fileno(), size)
                 return np.memmap(file, dtype, "r+", shape=shape)
         except OSError as error:
-            free = shutil.disk_usage(self._folder).free
+            free = shutil.disk_usage(self.folder).free
             if size > free:
                 raise self._full(size, free) from None
             raise ConfigError(
-                f"{self._folder} cannot hold arrays beyond the memory budget: {error.strerror}; name another folder "
+                f"{self.folder} cannot hold arrays beyond the memory budget: {error.strerror}; name another folder "
                 "with spill_folder"
             ) from None
 
     def _full(self, size: int, free: int) -> ConfigError:
         return ConfigError(
-            f"{self._folder} has {free / _GIB:.2f} GiB free, and arrays beyond the memory budget need "
+            f"{self.folder} has {free / _GIB:.2f} GiB free, and arrays beyond the memory budget need "
             f"{size / _GIB:.2f} GiB; free some, name a folder on another disk with spill_folder, or raise memory_budget"
         )
 

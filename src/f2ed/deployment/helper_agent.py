@@ -6,7 +6,7 @@ node carries bytes from the server to this process, and back. What it could do b
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from logging import getLogger
 from pathlib import Path
 from typing import Annotated, Any, final
@@ -17,15 +17,16 @@ from msgspec import Meta
 from f2ed.core.errors import ConfigError, GoneError, PeerError, Refusal
 from f2ed.deployment.agent.frames import receive, send
 from f2ed.deployment.agent.listener import Listener
+from f2ed.deployment.hello import HelperHello, helper_hello_text
 from f2ed.deployment.helper_store import HelperStore
 from f2ed.deployment.identity import followed_roster, state_folder
 from f2ed.deployment.roster import HelperRole, Roster, acceptance, helpers_of
 from f2ed.protocol.helpers import Helper
 from f2ed.protocol.helpers.messages import Refused, decode, write
 from f2ed.protocol.helpers.requests import AskOpening
-from f2ed.protocol.primitives.crypto import public_key
+from f2ed.protocol.primitives.crypto import KEY_BYTES, public_key, sign
 
-__all__ = ["HELPER", "HelperAgent", "carry"]
+__all__ = ["HELPER", "HelperAgent", "carry", "greet"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -44,6 +45,16 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     run: Annotated[int, Meta(ge=0)]
     """Flower's number of the run, which makes the job's name."""
     request: bytes
+
+
+@final
+class Greeted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeted"):
+    """The server asks who is behind a node."""
+
+    run: Annotated[int, Meta(ge=0)]
+    node: Annotated[int, Meta(ge=0)]
+    """Flower's number of the node."""
+    nonce: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 
 
 @final
@@ -81,11 +92,30 @@ class HelperAgent(Listener):
 
     def answer(self, run: int, request: bytes) -> bytes:
         """Answer a request of the server; the new state is on the disk before this returns."""
-        try:
+
+        def step() -> bytes:
             store = self._store(followed_roster(self._settings), run=run)
             if _opens(request):
                 store.take_up()
             return store.answer(request, os.urandom)
+
+        return self._refusing(step)
+
+    def hello(self, run: int, node: int, nonce: bytes) -> bytes:
+        """State that this helper is behind a node and can serve."""
+
+        def step() -> bytes:
+            roster = followed_roster(self._settings)
+            self._store(roster, run=run).check()
+            text = helper_hello_text(roster.job(run), node, self._role, roster.digest, nonce)
+            return msgspec.msgpack.encode(HelperHello(self._role, roster.digest, sign(self._key, text)))
+
+        return self._refusing(step)
+
+    def _refusing(self, step: Callable[[], bytes]) -> bytes:
+        """Return what a step answers; or a refusal, whose text does not depend on anything private."""
+        try:
+            return step()
         except PeerError as error:
             _log.warning("f2ed: this %s refused: %s", self._role, error)
             return write(Refused(str(error)[:500]))
@@ -95,8 +125,11 @@ class HelperAgent(Listener):
 
     def _converse(self, app: socket.socket) -> None:
         app.settimeout(_PATIENCE)
-        asked: Carried = receive(app, Carried, most=_MOST)
-        send(app, Answered(self.answer(asked.run, asked.request)))
+        asked: Carried | Greeted = receive(app, Carried | Greeted, most=_MOST)
+        if isinstance(asked, Greeted):
+            send(app, Answered(self.hello(asked.run, asked.node, asked.nonce)))
+        else:
+            send(app, Answered(self.answer(asked.run, asked.request)))
 
     def _helper(self, roster: Roster, *, run: int) -> Helper:
         entry = helpers_of(roster).party(self._role)
@@ -123,10 +156,21 @@ class HelperAgent(Listener):
 
 def carry(path: str, run: int, request: bytes) -> bytes:
     """Put a request before the helper that listens on this socket, and return its reply."""
+    return _asked(path, Carried(run, request))
+
+
+def greet(path: str, run: int, node: int, nonce: bytes) -> bytes:
+    """Ask the helper that listens on this socket who it is, and return its reply."""
+    if len(nonce) != KEY_BYTES:
+        raise Refusal(f"a question of {len(nonce)} bytes; {KEY_BYTES} were expected")
+    return _asked(path, Greeted(run, node, nonce))
+
+
+def _asked(path: str, message: Carried | Greeted) -> bytes:
     try:
         with socket.socket(socket.AF_UNIX) as helper:
             helper.connect(path)
-            send(helper, Carried(run, request))
+            send(helper, message)
             found: Answered = receive(helper, Answered, most=_MOST)
             return found.reply
     except (OSError, GoneError) as error:

@@ -38,6 +38,10 @@ class HelperStore:
                 raise ConfigError(f"{self.path} exists: this {self._helper.role} has taken up the job already")
             lock.write(self.path, begin_job(self._helper.policy, self._helper.job))
 
+    def check(self) -> None:
+        """Refuse to serve without a memory."""
+        follow_job(self._read(), self._helper)
+
     def take_up(self) -> None:
         """Go on to this job, if the state is still of another one; refuse where there is none."""
         with self._locked() as lock:

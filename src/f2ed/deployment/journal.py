@@ -14,10 +14,11 @@ import numpy as np
 from f2ed.deployment.opened import OpenedMeter, OpenedSum
 from f2ed.deployment.preflight import announce, leak_forecast, noise_forecast
 from f2ed.deployment.record_file import RecordFile
+from f2ed.deployment.round_text import round_line
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.deployment.settings import ServerSettings
 from f2ed.protocol.aggregation import Audit, StepResult
 from f2ed.protocol.dp import Ledger
-from f2ed.protocol.secagg import scheme_of
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import (
     Blamed,
@@ -32,7 +33,7 @@ from f2ed.records import (
 )
 from f2ed.records.grading import Region
 
-__all__ = ["History", "Journal", "RoundOutcome", "round_line", "run_header"]
+__all__ = ["History", "Journal", "RoundOutcome", "SeenRows", "run_header"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -47,10 +48,27 @@ class History(NamedTuple):
     """Every sum that they opened, once."""
 
 
+class SeenRows(NamedTuple):
+    """The rows that the estimator saw, by their places in the run's header: shards, or clients with helpers."""
+
+    total: int
+    """All rows of the header."""
+    places: tuple[int, ...]
+    """Those that it saw, in its order."""
+    missing: dict[int, str]
+    """The others, and why."""
+
+    @classmethod
+    def of(cls, audit: Audit) -> "SeenRows":
+        """Return the rows of a round in shards."""
+        return cls(len(audit.shards), audit.opened, audit.missing)
+
+
 class RoundOutcome(NamedTuple):
     """What a round came to, for its record. It names clients and reasons and holds nothing of any update."""
 
     audit: Audit
+    rows: SeenRows
     result: StepResult
     errors: dict[ClientId, str]
     """Why a client did not answer, where more is known than the protocol, which saw only silence."""
@@ -64,6 +82,10 @@ class RoundOutcome(NamedTuple):
     """The first and last number of the protocol before this round that this run did not lead."""
     metrics: Mapping[str, int | float | list[int] | list[float]] | None = None
     """What the strategy returned beside the model."""
+    guard: ServerGuard = ServerGuard()
+    """With helpers: survivors and strikes of the epoch."""
+    relayed: Mapping[str, int] = {}
+    """With helpers: the bytes to and from each."""
 
 
 def run_header(
@@ -80,11 +102,11 @@ def run_header(
         estimator=Plugin.of(settings.estimator),
         rounds=rounds,
         clients=len(roster.clients),
-        shards=roster.assignment(0).shards,
+        shards=settings.rows,
         mode=settings.mode,
         crowd=settings.crowd,
-        guarantee=msgspec.to_builtins(settings.guarantee(roster.round_shards)),
-        tolerated=settings.estimator.assumed_f(roster.round_shards),
+        guarantee=msgspec.to_builtins(settings.guarantee(settings.round_rows)),
+        tolerated=settings.estimator.assumed_f(settings.round_rows),
         dimension=dimension,
         seed=seed or 0,
         forecast=leak_forecast(settings, rounds=rounds),
@@ -130,7 +152,7 @@ class Journal:
 
     def describe(self, outcome: RoundOutcome, *, round_: int = 0, attempts: tuple[str, ...] = ()) -> RoundRecord:
         """Return the record of a round and charge what it cost; `attempts` at it were skipped before."""
-        audit, held = outcome.audit, self._settings.guarantee(len(outcome.audit.opened))
+        audit, held = outcome.audit, self._settings.guarantee(len(outcome.rows.places))
         leak = self.charge(audit)
         return _round_record(
             outcome,
@@ -152,8 +174,8 @@ class Journal:
         """Log a round in one line, and a line for each shard that was not used."""
         level, added = INFO if record.skipped is None else WARNING, {"event": "round", "round": record.round + 1}
         _log.log(level, "f2ed: %s", round_line(self._header, record), extra=added)
-        for shard, why in record.excluded.items():
-            _log.warning("f2ed: shard %s was not used: %s", shard, why)
+        for row, why in () if self._settings.helped else record.excluded.items():
+            _log.warning("f2ed: shard %s was not used: %s", row, why)
         self._warn_of_clipping(record)
         deployed = _deployed(record)
         for each in deployed.blamed:
@@ -210,12 +232,13 @@ def _round_record(
 ) -> RoundRecord:
     """Describe a round."""
     audit, estimate, step = outcome.audit, outcome.result.estimate, outcome.result.step
-    excluded, weights = dict(audit.missing), None
+    rows, weights = outcome.rows, None
+    excluded = dict(rows.missing)
     if estimate is not None:
-        excluded |= {audit.opened[row]: "not finite" for row in estimate.excluded}
+        excluded |= {rows.places[row]: "not finite" for row in estimate.excluded}
         if estimate.weights is not None:
-            by_shard = dict(zip(audit.opened, estimate.weights, strict=True))
-            weights = tuple(float(by_shard.get(each.shard, 0.0)) for each in audit.shards)
+            by_place = dict(zip(rows.places, estimate.weights, strict=True))
+            weights = tuple(float(by_place.get(place, 0.0)) for place in range(rows.total))
     dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
     clients = sum(len(each.members) for each in audit.shards)
     return RoundRecord(
@@ -226,6 +249,7 @@ def _round_record(
             attempts=attempts,
             late=dict(outcome.late),
             quarantined=dict(outcome.quarantined),
+            relayed=dict(outcome.relayed),
             blamed=tuple(
                 Blamed(shard=each.shard, clients=blame.clients, fault=blame.fault, reason=blame.reason)
                 for each in audit.shards
@@ -251,42 +275,6 @@ def _round_record(
         seconds=outcome.seconds,
         ended=_now(),
     )
-
-
-def round_line(header: RunHeader, record: RoundRecord) -> str:
-    """Return one line for the operator; rounds count from 1 here, as they do in Flower."""
-    shards = len(header.shards)
-    opened = shards - len(record.excluded)
-    moved = "model updated" if record.skipped is None else f"SKIPPED, the model is unchanged: {record.skipped}"
-    crowd = f", every update hidden among at least {record.crowd} clients" if opened else ""
-    parts = [
-        f"round {record.round + 1}: {moved}",
-        f"{opened} of {shards} shards opened{crowd if scheme_of(header.mode).masked else ' IN THE CLEAR'}",
-    ]
-    if record.leak is not None and record.leak.exposed:
-        parts.append(f"THE ROUNDS SO FAR EXPOSE {record.leak.exposed} CLIENTS")
-    if record.max_dp_epsilon is not None:
-        parts.append(f"epsilon at most {record.max_dp_epsilon:.3g}")
-    malicious = header.guarantee["malicious"]
-    parts.append(f"assuming {malicious} malicious: {record.guarantee}" if malicious else "no attacker assumed")
-    if record.rejected:
-        parts.append(f"rejected: shard {', '.join(map(str, record.rejected))}")
-    if record.clipped or record.shortened:
-        parts.append(f"CLIPPED: {record.clipped} coordinates, {record.shortened} updates")
-    if record.dropped:
-        named = [f"client {each}{_name(header, each)}: {why}" for each, why in list(record.dropped.items())[:3]]
-        parts.append(f"{len(record.dropped)} dropped ({'; '.join(named)})")
-    deployed = _deployed(record)
-    if deployed.quarantined:
-        parts.append(f"in quarantine: client {', '.join(map(str, deployed.quarantined))}")
-    if deployed.attempts:
-        parts.append(f"after {len(deployed.attempts)} skipped attempts")
-    return "; ".join([*parts, f"{record.seconds.total:.1f} s"])
-
-
-def _name(header: RunHeader, client: ClientId) -> str:
-    names = header.names or {}
-    return f" ({names[client]})" if client in names else ""
 
 
 def _deployed(record: RoundRecord) -> Deployed:

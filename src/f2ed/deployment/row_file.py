@@ -16,12 +16,16 @@ __all__ = ["FileRows"]
 
 @final
 class FileRows:
-    """A `RowStore` on disk, of which nothing stays in this process. Close it after the round: that deletes the file."""
+    """A `RowStore` on disk, of which nothing stays in this process.
+
+    The file loses its name at once, so that it vanishes when it is closed, and with a process that crashes.
+    """
 
     def __init__(self, path: Path, clients: Sequence[ClientId], coordinates: int) -> None:
         self._path, self._coordinates = path, coordinates
         self._place = {client: place for place, client in enumerate(clients)}
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        path.unlink()
         os.truncate(self._file, WORD_BYTES * len(clients) * coordinates)
 
     def put(self, client: ClientId, row: Elements) -> None:
@@ -40,14 +44,15 @@ class FileRows:
         while left:
             count = os.preadv(self._file, [left], at)
             if not count:
-                raise ConfigError(f"{self._path} is shorter than it was; let nothing clean up its folder")
+                raise ConfigError(
+                    f"the file of masked rows in {self._path.parent} is shorter than it was; its disk fails"
+                )
             left, at = left[count:], at + count
         return out
 
     def close(self) -> None:
-        """Remove the file; what it held is of no use without the clients' seeds."""
+        """Give the room on the disk back; what was there is of no use without the clients' seeds."""
         os.close(self._file)
-        self._path.unlink(missing_ok=True)
 
     def _at(self, client: ClientId, column: int) -> int:
         return WORD_BYTES * (self._place[client] * self._coordinates + column)

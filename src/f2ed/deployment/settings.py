@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.roster import Roster, round_task
+from f2ed.deployment.roster import Roster, round_members, round_task, smallest_sum
 from f2ed.estimators import Estimator
 from f2ed.guarantees import Guarantee, guarantee
 from f2ed.protocol.aggregation import FedAvg, Protocol, ServerOptimizer, Task
@@ -16,7 +16,10 @@ from f2ed.protocol.quantization.encoding import Encoding
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["FOLLOWED_IN_TESTS", "ServerSettings", "Stated", "check_roster"]
+__all__ = ["FOLLOWED_IN_TESTS", "HELPERS", "ServerSettings", "Stated", "check_roster"]
+
+HELPERS = "helpers"
+"""How records name the mode of a run with helpers."""
 
 FOLLOWED_IN_TESTS = ("clip_value", "clip_norm", "bits", "noise_multiplier")
 """What simulated clients take from the server."""
@@ -54,13 +57,34 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mode(self) -> str:
         """How the smallest shard is kept secret, as records name it."""
+        if self.helped:
+            return HELPERS
         return self.protocol.mode_for(self.roster.smallest_shard) if self.secure else Clear.mode
+
+    @property
+    def helped(self) -> bool:
+        """Whether mixer and judge hide the updates, in place of shards."""
+        return bool(self.roster.helpers)
+
+    @property
+    def rows(self) -> tuple[tuple[ClientId, ...], ...]:
+        """The clients in each row that the estimator sees, in the first round: shards, or single clients."""
+        if self.helped:
+            return tuple((client,) for client in round_members(self.roster))
+        return self.roster.assignment(0).shards
+
+    @property
+    def round_rows(self) -> int:
+        """The rows of a round, at most."""
+        return len(self.rows) if self.helped else self.roster.round_shards
 
     @property
     def crowd(self) -> int:
         """The minimum number of clients in a sum that may be opened; 1 in the clear."""
         if not self.secure:
             return 1
+        if self.helped:
+            return smallest_sum(self.roster)
         return self.protocol.quorum_for(self.mode, self.roster.smallest_shard).min_crowd
 
     @property
@@ -114,6 +138,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "dp": msgspec.to_builtins(self.noise),
             "min_shards": self.min_shards,
             "key_rounds": roster.key_rounds,
+            "helpers": msgspec.to_builtins(roster.helpers.settings) if roster.helpers else None,
             "secure": self.secure,
             "roster": {"name": roster.name, "serial": roster.serial, "digest": roster.digest.hex()},
             "server_optimizer": msgspec.to_builtins(self.optimizer),

@@ -12,11 +12,10 @@ except ModuleNotFoundError as missing:
 
 from f2ed.deployment.roster import Entry, Roster, read_roster
 from f2ed.flower.client_mod import protect
-from f2ed.flower.helped_rounds import HelpedRounds
 from f2ed.flower.hooks import BestModel, FinishedRound
 from f2ed.flower.logs import show_in_flower
 from f2ed.flower.strategy import F2ed
 
-__all__ = ["BestModel", "Entry", "F2ed", "FinishedRound", "HelpedRounds", "Roster", "protect", "read_roster"]
+__all__ = ["BestModel", "Entry", "F2ed", "FinishedRound", "Roster", "protect", "read_roster"]
 
 show_in_flower()

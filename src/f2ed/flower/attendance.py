@@ -1,6 +1,6 @@
-"""Who takes part in the next round: the server waits until enough shards can open, and says for whom.
+"""Who takes part in the next round: the server waits until enough are there, helpers among them, and says for whom.
 
-Waiting uses up no round. Clients in quarantine are left out, unless too few shards could open without them.
+Waiting uses up no round. Clients in quarantine are left out, unless too few would be there without them.
 """
 
 import time
@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from f2ed.core.errors import OutageError
 from f2ed.deployment.quarantine import Quarantine
+from f2ed.deployment.quorum import quorum_of
+from f2ed.deployment.roster import HelperRole
 from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
 from f2ed.flower.node_registry import NodeRegistry
-from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["Attendance", "Muster", "Waits"]
 
@@ -45,6 +47,8 @@ class Attendance(NamedTuple):
     nodes: dict[ClientId, int]
     absent: dict[ClientId, str]
     """The other clients, and why."""
+    helpers: Mapping[HelperRole, int] = {}
+    """The nodes of mixer and judge."""
 
 
 class Muster:
@@ -94,45 +98,36 @@ class Muster:
 
     def _may_begin(self, there: Collection[ClientId], waited: float) -> bool:
         """Say whether to begin with those who are there; only at the start everyone is waited for."""
-        wanted = len(self._settings.roster.clients)
+        wanted = len(self._settings.roster.clients) + (2 if self._settings.helped else 0)
         if self._begun:
             return True
         # As many nodes as clients are connected, and those that have not said who they are had their time.
         self._begun = self._registry.connected >= wanted or waited >= self._waits.everyone
-        if self._begun and len(there) < wanted:
+        if self._begun and len(there) < (wanted := len(self._settings.roster.clients)):
             _log.warning("f2ed: %s of %s clients are connected; the others may come later", len(there), wanted)
         return self._begun
 
     def _attendance(self, number: int, there: dict[ClientId, int]) -> Attendance | None:
-        """Return who takes part, or None if too few shards could open."""
-        assignment = self._settings.roster.assignment(number)
+        """Return who takes part, or None if too few are there."""
         out = self._quarantine.left_out()
         if self._settings.roster.round_shards < self._settings.roster.shards:
+            assignment = self._settings.roster.assignment(number)
             drawn = {client for members in assignment.shards for client in members}
             there = {client: node for client, node in there.items() if client in drawn}
         asked = {client: node for client, node in there.items() if client not in out}
-        if self._can_open(assignment, asked) < self._settings.min_shards:
-            if self._can_open(assignment, there) < self._settings.min_shards:
+        if self._registry.absent_helpers():
+            return None
+        if not quorum_of(self._settings, number, asked.keys()).enough:
+            if not quorum_of(self._settings, number, there.keys()).enough:
                 return None
             self._quarantine.release()
             asked, out = there, {}
-        return Attendance(number, asked, self._registry.absent() | out)
-
-    def _can_open(self, assignment: Assignment, there: Mapping[ClientId, int]) -> int:
-        """Return how many shards have enough members for their sum to be opened."""
-        return sum(
-            sum(client in there for client in members) >= self._settings.min_crowd_of(len(members))
-            for members in assignment.shards
-        )
+        return Attendance(number, asked, self._registry.absent() | out, self._registry.helpers_there())
 
     def _missing(self, number: int, there: Mapping[ClientId, int]) -> str:
-        assignment = self._settings.roster.assignment(number)
-        can, names = self._can_open(assignment, there), self._settings.names
-        absent = self._registry.absent()
-        named = [f"client {client} ({names[client]}): {why}" for client, why in list(absent.items())[:_NAMED]]
+        names, absent = self._settings.names, self._registry.absent()
+        found = [f"{helper}: {why}" for helper, why in self._registry.absent_helpers().items()]
+        found += [f"client {client} ({names[client]}): {why}" for client, why in list(absent.items())[:_NAMED]]
         more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
         more += "" if self._registry.connected else _HINT
-        return (
-            f"{can} of {len(assignment.shards)} shards can open, {self._settings.min_shards} are needed; absent: "
-            f"{'; '.join(named)}{more}"
-        )
+        return f"{quorum_of(self._settings, number, there.keys()).text}; absent: {'; '.join(found)}{more}"

@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.deployment.journal import History
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.protocol.aggregation import StepState
 from f2ed.records import RoundRecord
 
@@ -40,6 +41,8 @@ class Progress(NamedTuple):
     """Attempts at the next round that were skipped."""
     inner: bytes = b""
     """The arrays of an inner strategy."""
+    guard: ServerGuard = ServerGuard()
+    """With helpers: survivors and strikes of the epoch."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     following: int | None = None
     attempts: tuple[str, ...] = ()
     inner: bytes = b""
+    guard: ServerGuard = ServerGuard()
 
 
 def save(path: Path, progress: Progress, *, roster: str) -> None:
@@ -89,6 +93,7 @@ def save(path: Path, progress: Progress, *, roster: str) -> None:
         following=progress.following,
         attempts=progress.attempts,
         inner=progress.inner,
+        guard=progress.guard,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, msgspec.msgpack.encode(stored))
@@ -123,6 +128,7 @@ def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:
         following=found.round if found.following is None else found.following,
         attempts=found.attempts,
         inner=found.inner,
+        guard=found.guard,
     )
 
 

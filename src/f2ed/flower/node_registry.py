@@ -11,18 +11,17 @@ from collections.abc import Container, Mapping
 from logging import INFO, WARNING, getLogger
 from typing import NamedTuple
 
-import msgspec
 from flwr.app import ConfigRecord, Message
 
 from f2ed.core.errors import PeerError
-from f2ed.deployment.hello import Hello, hello_text
+from f2ed.deployment.hello import REFUSED, Hello, HelperHello, hello_text, read_hello
 from f2ed.deployment.pace import Pace
-from f2ed.deployment.roster import Roster
+from f2ed.deployment.roster import HelperRole, Roster
 from f2ed.deployment.train_input import run_digest
+from f2ed.flower.helper_nodes import HelperNodes
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.flower.wire import reply_bytes, request_content
 from f2ed.protocol.primitives.crypto import verify
-from f2ed.protocol.secagg import Refused
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["NodeRegistry"]
@@ -30,7 +29,6 @@ __all__ = ["NodeRegistry"]
 _log = getLogger("f2ed.flower")
 
 _HELLO = "hello"
-_REFUSED = "it refused"
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
 _MAX_CALLS = 4
 """A node that refused is asked again after at most this many rounds."""
@@ -58,6 +56,7 @@ class NodeRegistry:
         self._job = job
         self._pace = pace
         self._deadlines = deadlines
+        self.helpers = HelperNodes(roster, job)
         self._clients: dict[int, ClientId] = {}
         self._run_configs: dict[int, bytes] = {}
         self._last: dict[ClientId, int] = {}
@@ -137,11 +136,24 @@ class NodeRegistry:
         """Return why the other clients take no part, as far as it is known."""
         there = self._there()
         reasons = {client: self._why(client) for client in self._roster.keys if client not in there}
-        refused = [why for node, why in self.strangers.items() if node in self._connected and why.startswith(_REFUSED)]
+        refused = self._refused()
         if refused:
-            hint = f"; or it is one of {len(refused)} connected nodes that refused: {refused[0]}"
+            hint = f"; or it is one of {len(refused)} connected nodes that refused: {next(iter(refused.values()))}"
             reasons = {c: why + hint if why == "not connected" else why for c, why in reasons.items()}
         return reasons
+
+    def helpers_there(self) -> dict[HelperRole, int]:
+        """Return the nodes of the helpers that are connected and have said who they are."""
+        return self.helpers.there(self._connected)
+
+    def absent_helpers(self) -> dict[str, str]:
+        """Return which helpers of the roster are missing, by their names, and why."""
+        found = self.helpers.absent(self._connected, self._refused())
+        return {self.helpers.name(role): why for role, why in found.items()}
+
+    def _refused(self) -> dict[int, str]:
+        """Return what connected nodes said that refused."""
+        return {n: why for n, why in self.strangers.items() if n in self._connected and why.startswith(REFUSED)}
 
     def _there(self) -> dict[ClientId, int]:
         # A client that reconnected under another node id has two entries; only a connected one counts, and of two
@@ -156,7 +168,7 @@ class NodeRegistry:
         for node, why in self._suspended.items():
             if self._clients.get(node) == client and node in self._connected:
                 said = self.strangers.get(node, "")
-                return f"asked again, {said}; before: {why}" if said.startswith(_REFUSED) else f"silent since: {why}"
+                return f"asked again, {said}; before: {why}" if said.startswith(REFUSED) else f"silent since: {why}"
         return self._wrong.get(client, "not connected")
 
     def run_config(self) -> bytes:
@@ -197,6 +209,7 @@ class NodeRegistry:
             node
             for node in connected
             if node not in waiting
+            and node not in self.helpers
             and (node not in self._clients or node in self._suspended)
             and self._calls >= self._again.get(node, 0)
         ]
@@ -223,15 +236,19 @@ class NodeRegistry:
         node = greeting.node
         self._pace.observe(_HELLO, node, time.monotonic() - greeting.since)
         try:
-            hello = self._checked(node, reply_bytes(reply), greeting.nonce)
+            answer = read_hello(reply_bytes(reply))
+            if isinstance(answer, HelperHello):
+                self.helpers.hear(node, answer, greeting.nonce)
+                self._forgive(node)
+                return
+            hello = self._checked(node, answer, greeting.nonce)
             self._connection.keep_line(hello.client, reply)
         except PeerError as error:
             self._refuse(node, str(error))
             return
         if not reply.has_error():
             self._check_clock(hello.client, greeting.sent_at, reply.metadata.created_at)
-        self.strangers.pop(node, None)
-        self._refusals.pop(node, None)
+        self._forgive(node)
         self._suspended.pop(node, None)
         self._wrong.pop(hello.client, None)
         if hello.client in self._clients.values() and node not in self._clients:
@@ -240,6 +257,10 @@ class NodeRegistry:
         self._clients[node], self._run_configs[node] = hello.client, hello.run_config
         self._last[hello.client] = hello.last
         _log.log(INFO, "f2ed: node %s is client %s (%s)", node, hello.client, self._names[hello.client])
+
+    def _forgive(self, node: int) -> None:
+        self.strangers.pop(node, None)
+        self._refusals.pop(node, None)
 
     def _check_clock(self, client: ClientId, sent: float, answered: float) -> None:
         """Say so if a node's clock is off: certificates and messages expire by it."""
@@ -261,8 +282,7 @@ class NodeRegistry:
         self.strangers[node] = why
         _log.log(WARNING, "f2ed: node %s takes no part: %s", node, why)
 
-    def _checked(self, node: int, reply: bytes, nonce: bytes) -> Hello:
-        hello = _read(reply)
+    def _checked(self, node: int, hello: Hello, nonce: bytes) -> Hello:
         key = self._roster.keys.get(hello.client)
         if key is None:
             raise PeerError(f"it claims to be client {hello.client}, which is not on the roster")
@@ -274,15 +294,3 @@ class NodeRegistry:
             raise PeerError(f"client {hello.client} holds another roster than this server; give both the same file")
         verify(key, hello_text(self._job, node, hello.client, hello.run_config, hello.last, nonce), hello.signature)
         return hello
-
-
-def _read(reply: bytes) -> Hello:
-    if len(reply) > 1024:
-        raise PeerError(f"an answer of {len(reply)} bytes to the question who it is")
-    try:
-        answer = msgspec.msgpack.decode(reply, type=Hello | Refused)
-    except ValueError as error:
-        raise PeerError(f"an answer that cannot be read: {error}") from None
-    if isinstance(answer, Refused):
-        raise PeerError(f"{_REFUSED}: {answer.reason}")
-    return answer

@@ -1,35 +1,45 @@
-"""One round over Flower: from the model to the next one, by way of shard means that the server may see."""
+"""One round over Flower: from the model to the next one, by way of sums that the server may see."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from logging import getLogger
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.spill import Zeros, forget
-from f2ed.deployment.journal import RoundOutcome
-from f2ed.deployment.masked_metrics import Measured, read_metrics, width
+from f2ed.deployment.journal import RoundOutcome, SeenRows
+from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import EVALUATE, TRAIN
 from f2ed.deployment.transparency import ServerLog
 from f2ed.estimators import Estimator
-from f2ed.flower.arrays import moved, update
+from f2ed.flower.arrays import moved
 from f2ed.flower.attendance import Attendance
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.handover import train_input
 from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.transport import Connection, Deadlines, RoundExchange
-from f2ed.protocol.aggregation import Audit, EpochKeys, ServerStep, UpdatePlan, row_weights, shard_means
+from f2ed.flower.transport import Connection, Deadlines, Post, RoundExchange
+from f2ed.protocol.aggregation import Audit, StepResult, UpdatePlan
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 
-__all__ = ["AggregateTrain", "RootFn", "RoundLeader", "checked_root"]
+__all__ = [
+    "AggregateTrain",
+    "OpenedRound",
+    "OpenedSums",
+    "RootFn",
+    "RoundKind",
+    "RoundLeader",
+    "RoundStart",
+    "checked_root",
+]
 
 _log = getLogger("f2ed.flower")
 
@@ -52,6 +62,58 @@ def checked_root(estimator: Estimator, root_fn: RootFn | None) -> RootFn | None:
     return root_fn
 
 
+class RoundStart(NamedTuple):
+    """What a round begins with."""
+
+    number: int
+    """In the protocol."""
+    model: bytes
+    """The digest of all that the clients are given."""
+    meanwhile: Callable[[], None]
+    """To be called now and then while replies are awaited."""
+
+
+class OpenedSums(NamedTuple):
+    """The sums of a round that were opened, as means, and the record of how that came about."""
+
+    audit: Audit
+    means: npt.NDArray[np.float32]
+    """[p', d], in the order of `audit.opened`."""
+    contexts: Callable[[], Sequence[bytes]]
+    """What the masks of each shard were bound to."""
+
+
+class OpenedRound(NamedTuple):
+    """A round of either kind, before the model moves."""
+
+    sums: OpenedSums
+    rows: SeenRows
+    result: StepResult
+    opened: float
+    """When all sums were there, by the monotonic clock."""
+    guard: ServerGuard = ServerGuard()
+    """With helpers: what the server remembers of the epoch."""
+    innocent: frozenset[ClientId] = frozenset()
+    """Clients that were not asked, through no fault in this round."""
+
+
+class RoundKind(Protocol):
+    """How updates are hidden in a round: in shards, or with helpers."""
+
+    @property
+    def plan(self) -> UpdatePlan:
+        """What an update is made of."""
+
+    def post(self, model: bytes, arrays: ArrayRecord, config: ConfigRecord, kind: str = TRAIN) -> Post:
+        """Return how requests become messages."""
+
+    def open(self, start: RoundStart, progress: Progress, exchange: RoundExchange) -> OpenedRound:
+        """Lead the exchanges of a round, and make a step of what they open."""
+
+
+Measure: TypeAlias = Callable[[RoundStart, RoundExchange], tuple[Measured, OpenedSums]]
+
+
 class RoundLeader(NamedTuple):
     """Leads one round after another of a Flower run."""
 
@@ -59,17 +121,11 @@ class RoundLeader(NamedTuple):
     registry: NodeRegistry
     pace: Pace
     quarantine: Quarantine
-    job: str
     settings: ServerSettings
-    step: ServerStep
-    plan: UpdatePlan
-    keys: EpochKeys
+    kind: RoundKind
     log: ServerLog | None = None
-    root_fn: RootFn | None = None
     weighted_by: str = WEIGHTED_BY
     """The metric by which the strategy weights replies, of which there is one."""
-    zeros: Zeros = np.zeros
-    """Makes sums and means."""
 
     def lead(
         self,
@@ -87,68 +143,64 @@ class RoundLeader(NamedTuple):
         round_, number = progress.round, attendance.number
         began = time.monotonic()
         late = self._late_replies()
-        exchange = self._exchange(progress, attendance, config, deadlines)
-        assignment = self.settings.roster.assignment(number)
-        task = self.settings.task(self.job, number, model=exchange.model, coordinates=self.plan.coordinates)
-        # Each shard has its own deadlines, and none waits for another; meanwhile nodes that come back say hello.
-        means, audit = shard_means(
-            exchange,
-            assignment,
-            task,
-            keys=self.keys,
-            independent=True,
-            meanwhile=self.registry.poll,
-            zeros=self.zeros,
-        )
-        for mean in means if self.plan.scales else ():
-            self.plan.widen(mean)
-            forget(mean)
-        opened = time.monotonic()
-        weights = row_weights(task, [audit.shards[shard].survivors for shard in audit.opened])
-        names = [assignment.name(shard) for shard in audit.opened]
-        trained = None if self.root_fn is None else self.root_fn(round_ + 1, progress.arrays)
-        root = None if trained is None else update(progress.arrays, trained, self.plan)
-        result = self.step(means, progress.step, round_=round_, weights=weights, names=names, root=root)
-        seconds = Seconds(exchange=opened - began, estimate=time.monotonic() - opened)
+        start, exchange = self._begun(progress, attendance, config, deadlines)
+        found = self.kind.open(start, progress, exchange)
+        audit, result = found.sums.audit, found.result
+        seconds = Seconds(exchange=found.opened - began, estimate=time.monotonic() - found.opened)
         arrays, metrics = progress.arrays, None
         if result.step is not None:
-            arrays, metrics = self._moved(progress, moved(arrays, result.step, self.plan), audit, aggregate)
-        if self.log is not None:
-            before, after = (train_input(each, ConfigRecord()).model() for each in (progress.arrays, arrays))
-            self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=before, after=after)
-        self._count_faults(audit, attendance, exchange, round_ + 1)
+            arrays, metrics = self._moved(progress, moved(arrays, result.step, self.kind.plan), audit, aggregate)
+        self._write(found.sums, start, exchange, progress.arrays, arrays)
+        self._count_faults(audit, attendance, exchange, round_ + 1, found.innocent)
         return arrays, RoundOutcome(
             audit,
+            found.rows,
             result,
-            exchange.errors,
+            {party: why for party, why in exchange.errors.items() if isinstance(party, int)},
             seconds,
             model_bytes=exchange.bytes_of_models,
             late=late,
             quarantined=self.quarantine.left_out(),
             unled=_unled(progress, number),
             metrics=metrics,
+            guard=found.guard,
+            relayed={role: exchange.sent[role] + exchange.received[role] for role in attendance.helpers},
         )
 
     def measure(
-        self, progress: Progress, attendance: Attendance, config: ConfigRecord, deadlines: Deadlines
+        self,
+        progress: Progress,
+        attendance: Attendance,
+        config: ConfigRecord,
+        deadlines: Deadlines,
+        measure: Measure,
     ) -> tuple[Measured, Audit]:
         """Have the clients evaluate the model under masks; return the means of the shards that opened.
 
         It is a round of the protocol with a number of its own, and vectors of metrics in place of updates.
         """
-        number, rules = attendance.number, self.settings.roster.training.masked_metrics
-        exchange = self._exchange(progress, attendance, config, deadlines, EVALUATE)
-        assignment = self.settings.roster.assignment(number)
-        task = self.settings.task(self.job, number, model=exchange.model, coordinates=width(rules))
-        means, audit = shard_means(
-            exchange, assignment, task, keys=self.keys, independent=True, meanwhile=self.registry.poll
+        start, exchange = self._begun(progress, attendance, config, deadlines, EVALUATE)
+        measured, sums = measure(start, exchange)
+        self._write(sums, start, exchange, progress.arrays, progress.arrays)
+        self._count_faults(sums.audit, attendance, exchange, progress.round)
+        return measured, sums.audit
+
+    def _write(
+        self, sums: OpenedSums, start: RoundStart, exchange: RoundExchange, before: ArrayRecord, after: ArrayRecord
+    ) -> None:
+        """Put a round into the server's log."""
+        if self.log is None:
+            return
+        first, last = (train_input(each, ConfigRecord()).model() for each in (before, after))
+        self.log.write(
+            sums.audit,
+            sums.contexts(),
+            given=start.model,
+            means=sums.means,
+            errors=exchange.errors,
+            before=first,
+            after=last,
         )
-        if self.log is not None:
-            same = train_input(progress.arrays, ConfigRecord()).model()
-            self.log.write(task, assignment, audit, means=means, errors=exchange.errors, before=same, after=same)
-        self._count_faults(audit, attendance, exchange, progress.round)
-        survivors = {shard: len(audit.shards[shard].survivors) for shard in audit.opened}
-        return read_metrics(rules, means, task.encoding, survivors), audit
 
     def _moved(
         self, progress: Progress, mean: ArrayRecord, audit: Audit, aggregate: AggregateTrain
@@ -163,7 +215,7 @@ class RoundLeader(NamedTuple):
         round_ = progress.round + 1
         returned, metrics = aggregate(round_, [mean_reply(mean, counts, round_=round_)])
         names = list(progress.arrays)
-        trained = {names[place] for place in self.plan.trained_places}
+        trained = {names[place] for place in self.kind.plan.trained_places}
         return as_model(returned, mean, progress.arrays, trained=trained), metrics
 
     def check_alone(self, progress: Progress) -> None:
@@ -177,27 +229,29 @@ class RoundLeader(NamedTuple):
                 f"here, after {progress.round} rounds"
             )
 
-    def _exchange(
+    def _begun(
         self,
         progress: Progress,
         attendance: Attendance,
         config: ConfigRecord,
         deadlines: Deadlines,
         kind: str = TRAIN,
-    ) -> RoundExchange:
+    ) -> tuple[RoundStart, RoundExchange]:
         self.pace.begin_round()
-        return RoundExchange(
+        arrays = progress.arrays
+        model = train_input(arrays, config, kind).digest(self.registry.run_config())
+        exchange = RoundExchange(
             self.connection,
-            attendance.nodes,
+            {**attendance.nodes, **attendance.helpers},
             absent=attendance.absent,
             number=progress.round + 1,  # The protocol counts from 0, Flower's users from 1.
-            model=train_input(progress.arrays, config, kind).digest(self.registry.run_config()),
-            arrays=progress.arrays,
-            config=config,
+            post=self.kind.post(model, arrays, config, kind),
+            model_bytes=sum(len(array.data) for array in arrays.values()),
             deadlines=deadlines,
             pace=self.pace,
             kind=kind,
         )
+        return RoundStart(attendance.number, model, self.registry.poll), exchange
 
     def _late_replies(self) -> dict[ClientId, str]:
         """Return who answered an earlier round after its deadline; their nodes are free again."""
@@ -210,13 +264,27 @@ class RoundLeader(NamedTuple):
                 _log.warning("f2ed: client %s (%s): %s", client, self.settings.names[client], found[client])
         return found
 
-    def _count_faults(self, audit: Audit, attendance: Attendance, exchange: RoundExchange, round_: int) -> None:
+    def _count_faults(
+        self,
+        audit: Audit,
+        attendance: Attendance,
+        exchange: RoundExchange,
+        round_: int,
+        innocent: frozenset[ClientId] = frozenset(),
+    ) -> None:
         """Take down who failed: these say hello again before they are asked, and are left out if it goes on."""
         dropped = {client: why for each in audit.shards for client, why in each.dropped.items()}
-        faults = {c: exchange.errors.get(c, why) for c, why in dropped.items() if c in attendance.nodes}
+        faults = {
+            client: exchange.errors.get(client, why)
+            for client, why in dropped.items()
+            if client in attendance.nodes and client not in innocent
+        }
         good = [client for client in attendance.nodes if client not in faults]
         reasons = {client: f"round {round_}: {why}" for client, why in faults.items()}
         self.registry.suspend(reasons, attendance.nodes, exchange.late)
+        for role in attendance.helpers:
+            if role in exchange.errors:
+                self.registry.helpers.forget(role, f"round {round_}: {exchange.errors[role]}")
         for client in self.quarantine.after_round(reasons, good):
             self.pace.forget(client)
 

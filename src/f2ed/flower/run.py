@@ -2,13 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from logging import getLogger
-from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,21 +28,21 @@ from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import NO_MODEL, stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.evaluation import Evaluation, evaluated, recorded
+from f2ed.flower.helped_round import HelpedRounds, check_plan
 from f2ed.flower.hooks import FinishedRound, OnRound
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.node_registry import NodeRegistry
-from f2ed.flower.round import AggregateTrain, RootFn, RoundLeader
+from f2ed.flower.round import AggregateTrain, RootFn, RoundKind, RoundLeader
 from f2ed.flower.round_input import RoundInputs
+from f2ed.flower.sharded_round import ShardedRounds
 from f2ed.flower.transport import Connection, Deadlines
-from f2ed.protocol.aggregation import ServerStep
+from f2ed.protocol.aggregation import Audit, ServerStep, UpdatePlan
 from f2ed.records import Deployed, RoundRecord
 
-__all__ = ["EvaluateFn", "Evaluation", "RunLeader", "RunSettings"]
+__all__ = ["RunLeader", "RunSettings"]
 
 _log = getLogger("f2ed.flower")
-
-Metrics = dict[str, float]
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass
@@ -64,17 +62,7 @@ class RunSettings:
     on_round: Sequence[OnRound]
     inner: Inner | None
     spill: Spill | None = None
-    """Where sums and means go beyond the memory budget; None if there is none."""
-
-
-class Evaluation(NamedTuple):
-    """How a model is evaluated after each round."""
-
-    server: EvaluateFn | None
-    clients: EvaluateFn
-    """Asks clients, where the roster and the strategy let it."""
-    masked: ConfigRecord | None = None
-    """What clients are given to evaluate under masks; None if they are not asked to."""
+    """Where sums, means and masked rows go beyond the memory budget; None if there is none."""
 
 
 class RunLeader:
@@ -98,9 +86,9 @@ class RunLeader:
         """Lead all rounds that are left, and return what Flower's strategies return."""
         progress = self._resumed(initial)
         result = Result(arrays=progress.arrays)
-        metrics = _of_record(_evaluated(evaluation.server, progress, result))
+        metrics = recorded(evaluated(evaluation.server, progress, result))
         leader = self._leader(grid, progress)
-        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.plan.coordinates)
+        journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.kind.plan.coordinates)
         muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
         skipped = 0
         while progress.round < num_rounds:
@@ -128,7 +116,10 @@ class RunLeader:
         self._written.append(record)
         journal.log(record)
         progress = before._replace(
-            step=outcome.result.state, history=journal.history, following=outcome.audit.round + 1
+            step=outcome.result.state,
+            history=journal.history,
+            following=outcome.audit.round + 1,
+            guard=outcome.guard,
         )
         if record.skipped is None:
             progress = progress._replace(round=before.round + 1, arrays=arrays, record=record, attempts=())
@@ -147,7 +138,7 @@ class RunLeader:
         leader = self._leader(grid, progress, has_model=bool(given))
         muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
         attendance = muster(0, finished=0, note=note)
-        found, audit = leader.measure(progress, attendance, config, self._settings.deadlines)
+        found, audit = self._asked_to_measure(leader, progress, attendance, config)
         if not found.shards:
             raise OutageError(f"no shard opened, so nothing was measured: {audit.missing}; see the log, and try again")
         return found
@@ -164,7 +155,7 @@ class RunLeader:
         """Have the clients evaluate under masks; return the progress with what it cost, and what they measured."""
         assert progress.record is not None  # noqa: S101  a round was led
         config = ConfigRecord(dict(given) | {SERVER_ROUND: progress.round})
-        found, audit = leader.measure(progress, attendance, config, self._settings.deadlines)
+        found, audit = self._asked_to_measure(leader, progress, attendance, config)
         journal.charge(audit)
         means = found.means()
         if means:
@@ -180,6 +171,12 @@ class RunLeader:
         if self._settings.checkpoint:
             checkpoints.save(self._settings.checkpoint, progress, roster=self._roster.name)
         return progress
+
+    def _asked_to_measure(
+        self, leader: RoundLeader, progress: Progress, attendance: Attendance, config: ConfigRecord
+    ) -> tuple[Measured, Audit]:
+        assert isinstance(leader.kind, ShardedRounds)  # noqa: S101  a roster with helpers names no metrics
+        return leader.measure(progress, attendance, config, self._settings.deadlines, leader.kind.measure)
 
     def _check_skipped(self, skipped: int, progress: Progress) -> None:
         if skipped >= self._settings.max_skipped:
@@ -210,33 +207,39 @@ class RunLeader:
         pace = Pace(malicious=settings.malicious)
         clip_value = settings.encoding.clip_value
         plan = stated_plan(progress.arrays, self._roster.array_rules, clip_value=clip_value) if has_model else NO_MODEL
-        if spill is not None:
-            spill.check_room(settings.bytes_opened(plan.coordinates))
         return RoundLeader(
             connection,
             NodeRegistry(connection, self._roster, job, pace=pace, deadlines=self._settings.deadlines),
             pace,
             # A node that is not asked for more than `skip` rounds could not come back.
             Quarantine(settings.names, longest=min(32, self._roster.skip // 2)),
-            job,
             settings,
-            ServerStep(
-                settings.estimator,
-                optimizer=settings.optimizer,
-                tensors=plan.sizes,
-                trained=plan.trained,
-                min_rows=settings.min_shards,
-                seed=progress.seed,
-            ),
-            plan,
-            {},
+            self._kind(plan, job, seed=progress.seed),
             self._settings.log,
-            self._settings.root_fn,
             WEIGHTED_BY if self._settings.inner is None else self._settings.inner.weighted_by,
-            np.zeros if spill is None else spill,
         )
 
-    def _journal(self, progress: Progress, metrics: Metrics, *, rounds: int, coordinates: int) -> Journal:
+    def _kind(self, plan: UpdatePlan, job: str, *, seed: int) -> RoundKind:
+        """Return how rounds hide updates: as the roster says."""
+        settings, spill = self._settings.server, self._settings.spill
+        step = ServerStep(
+            settings.estimator,
+            optimizer=settings.optimizer,
+            tensors=plan.sizes,
+            trained=plan.trained,
+            min_rows=settings.min_shards,
+            seed=seed,
+        )
+        if settings.helped:
+            check_plan(plan)
+            assert self._settings.log is not None  # noqa: S101  such a roster names the server's key
+            return HelpedRounds(self._roster, step, plan, job, self._settings.log.file.signing_key, spill)
+        if spill is not None:
+            spill.check_room(settings.bytes_opened(plan.coordinates))
+        root_fn, zeros = self._settings.root_fn, np.zeros if spill is None else spill
+        return ShardedRounds(settings, step, plan, job, {}, root_fn, zeros)
+
+    def _journal(self, progress: Progress, metrics: dict[str, float], *, rounds: int, coordinates: int) -> Journal:
         """Log what the run guarantees, and open its records."""
         last = None if progress.record is None else msgspec.structs.replace(progress.record, **metrics)
         return Journal(
@@ -266,25 +269,10 @@ class RunLeader:
         since = time.monotonic()
         if (asked := evaluation.clients(progress.round, progress.arrays)) is not None:
             result.evaluate_metrics_clientapp[progress.round] = asked
-        metrics = _evaluated(evaluation.server, progress, result)
+        metrics = evaluated(evaluation.server, progress, result)
         seconds = msgspec.structs.replace(record.seconds, evaluate=time.monotonic() - since)
-        record = msgspec.structs.replace(record, seconds=seconds, **_of_record(metrics))
+        record = msgspec.structs.replace(record, seconds=seconds, **recorded(metrics))
         self._written[-1] = record
         journal.write(record)
         for hook in self._settings.on_round:
             hook(FinishedRound(progress.round, progress.arrays, record, metrics))
-
-
-def _evaluated(evaluate_fn: EvaluateFn | None, progress: Progress, result: Result) -> MetricRecord | None:
-    """Evaluate on the server."""
-    metrics = None if evaluate_fn is None else evaluate_fn(progress.round, progress.arrays)
-    if metrics is not None:
-        result.evaluate_metrics_serverapp[progress.round] = metrics
-        _log.info("f2ed: after round %s: %s", progress.round, dict(metrics))
-    return metrics
-
-
-def _of_record(metrics: MetricRecord | None) -> Metrics:
-    """Return what the round's record holds of an evaluation."""
-    found = {name: None if metrics is None else metrics.get(name) for name in ("accuracy", "loss")}
-    return {name: float(value) for name, value in found.items() if isinstance(value, int | float) and isfinite(value)}

@@ -25,21 +25,22 @@ from f2ed.deployment.identity import is_test, roster_from
 from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.roster import Roster
 from f2ed.deployment.run_lock import sole_run
-from f2ed.deployment.settings import FOLLOWED_IN_TESTS, ServerSettings, Stated, check_roster
+from f2ed.deployment.settings import FOLLOWED_IN_TESTS, Stated, check_roster
 from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
-from f2ed.estimators import Estimator, FilterL2
+from f2ed.estimators import Estimator
 from f2ed.flower.attendance import Waits
+from f2ed.flower.evaluation import EvaluateFn, Evaluation
 from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.handover import check_model, check_start
 from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
-from f2ed.flower.run import EvaluateFn, Evaluation, RunLeader, RunSettings
+from f2ed.flower.run import RunLeader, RunSettings
 from f2ed.flower.subset import declared
 from f2ed.flower.transport import Deadlines
-from f2ed.flower.wire import ARRAYS, CONFIG
+from f2ed.flower.wire import ARRAYS, CONFIG, OURS
 from f2ed.protocol import aggregation
 from f2ed.protocol.aggregation import ServerOptimizer
 from f2ed.protocol.secagg import ModeChoice
@@ -49,19 +50,18 @@ __all__ = ["F2ed"]
 
 _log = getLogger("f2ed.flower")
 
-_DEFAULT = FilterL2(contamination=0.1)
 _MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
 
 
 class F2ed(Strategy):
-    """Sharded secure aggregation under a robust mean, over Flower."""
+    """Secure aggregation under a robust mean, over Flower: in shards, or with helpers where the roster names them."""
 
     def __init__(
         self,
         *,
         roster: Roster | str | Path,
-        estimator: Estimator = _DEFAULT,
+        estimator: Estimator | None = None,
         shards: int | Literal["auto"] = "auto",
         mode: ModeChoice = "auto",
         schedule: Literal["auto", "fixed", "every-k-rounds", "every-round", "batches"] = "auto",
@@ -99,6 +99,7 @@ class F2ed(Strategy):
 
         Shards, schedule, mode, `key_rounds`, clips, bits and noise are part of the signed roster; a value given here
         must match it, since nodes follow theirs alone. Only simulated nodes take clips, bits and noise from here.
+        So is the estimator where the roster names helpers; otherwise it is FilterL2(contamination=0.1) by default.
         `malicious` is the assumed number of attackers, by default as many shards as the estimator tolerates. With fewer
         than `min_shards` open shards a round is skipped; the default is two per assumed attacker plus one. Deadlines
         are in seconds and apply to each step. They follow the times that most clients need, between `min_deadline` and
@@ -134,19 +135,23 @@ class F2ed(Strategy):
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
         if seed is not None and not 0 <= seed < _MAX_SEED:
             raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
-        assumed = (estimator.assumed_f(signed.round_shards) or 0) if malicious is None else malicious
-        preflight.check(signed, assumed, min_crowd, accept_no_guarantee=accept_no_guarantee)
-        preflight.check_weights(signed, estimator)
-        settings = ServerSettings(
-            roster=signed,
+        settings = preflight.checked_settings(
+            signed,
+            stated,
             estimator=estimator,
-            encoding=stated.encoding(signed),
-            noise=stated.noise(signed, delta=delta),
-            malicious=assumed,
-            min_shards=preflight.min_shards(signed, assumed, min_shards),
+            delta=delta,
+            malicious=malicious,
+            min_shards=min_shards,
+            min_crowd=min_crowd,
             secure=secure,
             optimizer=_AVERAGE if server_optimizer is None else server_optimizer,
+            accept_no_guarantee=accept_no_guarantee,
         )
+        if settings.helped and not checkpoint:
+            raise ConfigError(
+                "a roster with helpers, and no checkpoint; name a file: the server remembers there who was in the sums "
+                "of an epoch, and a run that forgot it could be led to open the difference of two"
+            )
         self.roster = signed
         self.records: list[RoundRecord] = []
         """One for each round that this object has led, and one for each attempt that was skipped."""
@@ -164,7 +169,7 @@ class F2ed(Strategy):
             heads=heads,
             log=server_log(signed, Path(server_key) if server_key else None, written or kept, heads),
             seed=seed,
-            root_fn=checked_root(estimator, root_fn),
+            root_fn=checked_root(settings.estimator, root_fn),
             on_round=(on_round,) if callable(on_round) else tuple(on_round),
             inner=None if inner is None else Inner(inner, clients=len(signed.clients)),
             spill=spill_beside(kept or written, budget=memory_budget, folder=spill_folder),
@@ -273,14 +278,10 @@ class F2ed(Strategy):
         """Log what this strategy is made of."""
         settings = self._run.server
         then = settings.optimizer if self._run.inner is None else self._run.inner.strategy
-        _log.info(
-            "f2ed: %s over %s shards of %s clients (%s), then %s",
-            type(settings.estimator).__name__,
-            self.roster.shards,
-            len(self.roster.clients),
-            settings.mode,
-            type(then).__name__,
-        )
+        clients = len(self.roster.clients)
+        rows = f"{clients} clients" if settings.helped else f"{self.roster.shards} shards of {clients} clients"
+        rule = type(settings.estimator).__name__
+        _log.info("f2ed: %s over %s (%s), then %s", rule, rows, settings.mode, type(then).__name__)
 
     def _asked_to_evaluate(
         self, round_: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -293,5 +294,6 @@ class F2ed(Strategy):
         except Refusal as error:
             raise ConfigError(f"the clients would refuse what configure_evaluate asks for: {error}") from None
         replies = grid.send_and_receive(messages, timeout=self._run.deadlines.train)
-        good = [reply for reply in replies if not reply.has_error()]
+        # The node of a helper refuses, in the protocol's record.
+        good = [reply for reply in replies if not reply.has_error() and OURS not in reply.content]
         return self.aggregate_evaluate(round_, good) if good else None

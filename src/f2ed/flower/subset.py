@@ -12,8 +12,9 @@ from typing import NamedTuple
 from flwr.app import ArrayRecord, MetricRecord
 
 from f2ed.core.errors import ConfigError
+from f2ed.flower.evaluation import EvaluateFn
 from f2ed.flower.hooks import FinishedRound, OnRound
-from f2ed.flower.run import EvaluateFn, RunSettings
+from f2ed.flower.run import RunSettings
 
 __all__ = ["Subset", "declared"]
 

@@ -5,24 +5,24 @@ comes after its deadline is reported in a later round, and not used.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from logging import WARNING, getLogger
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.deployment.transparency import Heads
-from f2ed.flower.wire import is_refusal, reply_bytes, reply_line, request_content
-from f2ed.protocol.secagg import read_request
+from f2ed.flower.wire import is_refusal, reply_bytes, reply_line
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Connection", "Deadlines", "LateReply", "Question", "RoundExchange"]
+__all__ = ["Connection", "Deadlines", "LateReply", "Post", "Posted", "Question", "RoundExchange"]
 
 _log = getLogger("f2ed.flower")
 
@@ -157,19 +157,32 @@ class Connection:
         return found
 
 
+class Posted(NamedTuple):
+    """A request as it is sent to a node."""
+
+    content: RecordDict
+    step: str
+    """Its kind, such as take about the same time on all nodes; "" if its deadline does not follow theirs."""
+    trains: bool = False
+    """Whether the node trains, and is given the model."""
+
+
+Post: TypeAlias = Callable[[Any, bytes], Posted]
+"""Makes a message of a request to a client, by its id, or to a helper, by its role."""
+
+
 class RoundExchange:
     """The exchange of one round. The model travels only with the requests that ask for an update."""
 
     def __init__(
         self,
         connection: Connection,
-        nodes: Mapping[ClientId, int],
+        nodes: Mapping[Any, int],
         *,
         absent: Mapping[ClientId, str],
         number: int,
-        model: bytes,
-        arrays: ArrayRecord,
-        config: ConfigRecord,
+        post: Post,
+        model_bytes: int,
         deadlines: Deadlines,
         pace: Pace,
         kind: str = TRAIN,
@@ -178,68 +191,69 @@ class RoundExchange:
         self._nodes = nodes
         self._absent = absent
         self._number = number
-        self.model = model
-        self._arrays = arrays
-        self._config = config
+        self._post = post
         self._deadlines = deadlines
         self._pace = pace
         self._kind = kind
-        self._model_bytes = sum(len(array.data) for array in arrays.values())
-        self.errors: dict[ClientId, str] = {}
-        """Why a client did not answer, where more is known than its silence."""
-        self.late: set[ClientId] = set()
-        """Clients that were asked and did not answer in time."""
+        self._model_bytes = model_bytes
+        self.errors: dict[Any, str] = {}
+        """Why a client or helper did not answer, where more is known than its silence."""
+        self.late: set[Any] = set()
+        """Those that were asked and did not answer in time."""
         self.models_sent = 0
+        self.sent: Counter[Any] = Counter()
+        """Bytes of requests, to each."""
+        self.received: Counter[Any] = Counter()
 
     @property
     def bytes_of_models(self) -> int:
         """What the models took that were sent."""
         return self.models_sent * self._model_bytes
 
-    def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
+    def __call__(self, requests: Mapping[Any, bytes]) -> Iterator[tuple[Any, bytes]]:
         """Deliver requests and yield replies in the order of arrival."""
-        there = {self._nodes[client]: client for client in requests if client in self._nodes}
-        self.errors |= {c: self._absent.get(c, "not connected") for c in requests if c not in self._nodes}
-        steps = {client: f"{self._kind} {_step(requests[client])}" for client in there.values()}
-        for client, step in steps.items():
-            self._pace.ask(step, [client])
-        questions = {node: self._question(requests[client], steps[client]) for node, client in there.items()}
+        there = {self._nodes[party]: party for party in requests if party in self._nodes}
+        self.errors |= {p: self._absent.get(p, "not connected") for p in requests if p not in self._nodes}
+        posted = {party: self._post(party, requests[party]) for party in there.values()}
+        for party, each in posted.items():
+            self.sent[party] += len(requests[party])
+            self._pace.ask(each.step, [party])
+        questions = {node: self._question(posted[party]) for node, party in there.items()}
         for node, reply, seconds in self._asked(questions):
-            client = there.pop(node)
-            self._pace.observe(steps[client], client, seconds)
+            party = there.pop(node)
+            self._pace.observe(posted[party].step, party, seconds)
             try:
                 heard = reply_bytes(reply)
-                self._connection.keep_line(client, reply)
+                if isinstance(party, int):
+                    self._connection.keep_line(party, reply)
             except PeerError as error:
-                self.errors[client] = str(error)
-                _log.log(WARNING, "f2ed: client %s (node %s): %s", client, node, error)
+                self.errors[party] = str(error)
+                _log.log(WARNING, "f2ed: %s (node %s): %s", _named(party), node, error)
             else:
                 del reply
-                yield client, heard
+                self.received[party] += len(heard)
+                yield party, heard
                 del heard
-        for node, client in there.items():
-            self._give_up(client, steps[client], questions[node].deadline())
+        for node, party in there.items():
+            self._give_up(party, posted[party].step, questions[node].deadline())
 
     def _asked(self, questions: Mapping[int, Question]) -> Iterator[tuple[int, Message, float]]:
         if not questions:
             return iter(())
         return self._connection.ask(questions, group=str(self._number), kind=self._kind)
 
-    def _give_up(self, client: ClientId, step: str, deadline: float) -> None:
-        self.errors[client] = f"late: no reply within {deadline:.3g} s"
-        self.late.add(client)
-        self._pace.observe(step, client, deadline)
+    def _give_up(self, party: Any, step: str, deadline: float) -> None:
+        self.errors[party] = f"late: no reply within {deadline:.3g} s"
+        self.late.add(party)
+        self._pace.observe(step, party, deadline)
 
-    def _question(self, request: bytes, step: str) -> Question:
-        settings = ConfigRecord({"request": request, "model": self.model})
-        if not read_request(request).asks_update:
-            content, most = request_content(settings), self._deadlines.step
-        else:
-            content, most = request_content(settings, arrays=self._arrays, config=self._config), self._deadlines.train
-            self.models_sent += 1
-        return Question(content, most, lambda: self._deadlines.adapted(self._pace, step, most))
+    def _question(self, posted: Posted) -> Question:
+        most = self._deadlines.train if posted.trains else self._deadlines.step
+        self.models_sent += posted.trains
+        if not posted.step:
+            return Question(posted.content, most, lambda: most)
+        return Question(posted.content, most, lambda: self._deadlines.adapted(self._pace, posted.step, most))
 
 
-def _step(request: bytes) -> str:
-    """Return the kind of a request; steps of one kind take about the same time."""
-    return type(read_request(request)).__name__
+def _named(party: Any) -> str:
+    return f"client {party}" if isinstance(party, int) else f"the {party}"

@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.asked import ARRAYS, CONFIG, OURS
-from f2ed.protocol.secagg.messages import Refused, decode
+from f2ed.protocol.helpers.messages import Refused, decode
 
 __all__ = [
     "ARRAYS",
@@ -19,6 +19,7 @@ __all__ = [
     "STATE",
     "carried_bytes",
     "carried_content",
+    "hello_nonce",
     "is_refusal",
     "reply_bytes",
     "reply_content",
@@ -65,6 +66,13 @@ def carried_bytes(message: Message) -> bytes:
     if record is None or list(record) != ["request"]:
         raise PeerError("a message to a helper without a request; a helper's node takes no part in anything else")
     return _data(record["request"])
+
+
+def hello_nonce(message: Message) -> bytes | None:
+    """Return the nonce of a message that asks a node who it is; None if it asks for something else."""
+    record = message.content.config_records.get(OURS)
+    nonce = None if record is None else record.get("hello")
+    return nonce if isinstance(nonce, bytes) else None
 
 
 def reply_bytes(message: Message) -> bytes:

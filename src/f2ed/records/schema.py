@@ -146,6 +146,8 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     and the last reason."""
     measured: dict[str, float | tuple[float, ...]] = {}
     """Metrics that the clients summed under masks: means over all whose shard opened."""
+    relayed: dict[str, int] = {}
+    """With helpers: bytes to and from the mixer and the judge."""
     blamed: tuple[Blamed, ...] = ()
     """Who broke the protocol in this round."""
 

@@ -11,6 +11,8 @@ from f2ed.deployment.roster.helpers import (
     countersigned,
     helped_terms,
     helpers_of,
+    round_members,
+    smallest_sum,
 )
 from f2ed.deployment.roster.parts import (
     Agreement,
@@ -61,7 +63,9 @@ __all__ = [
     "read_roster",
     "read_serials",
     "revised",
+    "round_members",
     "round_task",
     "signed",
+    "smallest_sum",
     "write_roster",
 ]

@@ -23,6 +23,8 @@ __all__ = [
     "helped_terms",
     "helper_lines",
     "helpers_of",
+    "round_members",
+    "smallest_sum",
 ]
 
 _ROLES: tuple[HelperRole, HelperRole] = ("mixer", "judge")
@@ -94,7 +96,6 @@ def countersigned(roster: Roster, key: bytes) -> Roster:
 def helped_terms(roster: Roster, job: str, round_: int, *, coordinates: int) -> Terms:
     """Return the only terms of a round that a roster with helpers allows, for this many coordinates."""
     helpers = helpers_of(roster)
-    members = [client for client in sorted(roster.keys) if client not in roster.waiting]
     parties: dict[Role, Party] = {SERVER: Party(helpers.operator, roster.server)}
     for role in (MIXER, JUDGE):
         entry = next(each for each in helpers.parties if each.role == role)
@@ -104,7 +105,7 @@ def helped_terms(roster: Roster, job: str, round_: int, *, coordinates: int) -> 
         policy=roster.digest,
         job=job,
         round_=round_,
-        members=members,
+        members=round_members(roster),
         coordinates=coordinates,
         clip_norm=roster.encoding.clip_norm or 0.0,
         rule=helpers.rule,
@@ -116,6 +117,16 @@ def helped_terms(roster: Roster, job: str, round_: int, *, coordinates: int) -> 
         groups=_groups(roster) if terms.groups else (),
         crowd=max(terms.crowd, roster.min_crowd),
     )
+
+
+def round_members(roster: Roster) -> tuple[ClientId, ...]:
+    """Return the clients that take part in every round with helpers: all but those that wait for a group."""
+    return tuple(client for client in sorted(roster.keys) if client not in roster.waiting)
+
+
+def smallest_sum(roster: Roster) -> int:
+    """Return the smallest number of clients in a sum that is opened with helpers."""
+    return helped_terms(roster, roster.job(0), roster.first_round, coordinates=1).crowd
 
 
 def acceptance(roster: Roster) -> Callable[[Terms], None]:

@@ -1,7 +1,7 @@
 """The server's own log: one line per round, with what it asked for, what it opened, and the nodes' newest lines."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +15,9 @@ from f2ed.deployment.roster import Roster
 from f2ed.deployment.transparency.heads import Heads
 from f2ed.deployment.transparency.lines import SERVER, Blamed, Equivocation, Event, RoundClosed, ShardOutcome
 from f2ed.deployment.transparency.store import LogFile
-from f2ed.protocol.aggregation import Audit, Task, shard_terms
+from f2ed.protocol.aggregation import Audit
 from f2ed.protocol.primitives.crypto import digest, public_key
-from f2ed.protocol.secagg.terms import bind
-from f2ed.protocol.sharding import Assignment, ClientId
+from f2ed.protocol.sharding import ClientId
 
 __all__ = ["ServerLog", "server_log"]
 
@@ -32,17 +31,19 @@ class ServerLog(NamedTuple):
 
     def write(
         self,
-        task: Task,
-        assignment: Assignment,
         audit: Audit,
+        contexts: Sequence[bytes],
         *,
+        given: bytes,
         means: npt.NDArray[np.float32],
         errors: Mapping[ClientId, str],
         before: bytes,
         after: bytes,
     ) -> None:
-        """Add a round: `means` are the rows that opened, `before` and `after` the digests of the model."""
-        contexts = [bind(terms, task.roster, task.model) for terms in shard_terms(assignment, task)]
+        """Add a round: `contexts` are those of its shards, `means` the rows that opened.
+
+        `given` is the digest of what clients were given, `before` and `after` are those of the model.
+        """
         opened = {
             shard: digest(b"f2ed log opened 1", contexts[shard], _hashed(means[row]))
             for row, shard in enumerate(audit.opened)
@@ -59,9 +60,9 @@ class ServerLog(NamedTuple):
         )
         heads, twice = self.heads.flush()
         round_ = RoundClosed(
-            round=task.round,
-            job=task.job,
-            input=task.model,
+            round=audit.round,
+            job=audit.job,
+            input=given,
             before=before,
             after=after,
             shards=shards,
@@ -69,7 +70,7 @@ class ServerLog(NamedTuple):
         )
         found: list[Event] = [Equivocation(lines=pair) for pair in twice]
         found += [
-            Blamed(round=task.round, shard=each.shard, ctx=contexts[each.shard], blame=blame)
+            Blamed(round=audit.round, shard=each.shard, ctx=contexts[each.shard], blame=blame)
             for each in audit.shards
             for blame in each.blame
         ]

@@ -14,7 +14,7 @@ from f2ed.protocol.aggregation.buffers import (
     plan_update,
 )
 from f2ed.protocol.aggregation.contribution import check_length, contribution, random_words
-from f2ed.protocol.aggregation.conversation import Exchange
+from f2ed.protocol.aggregation.conversation import Conversation, Exchange, each_alone
 from f2ed.protocol.aggregation.key_setup import EpochKeys, KeySetup, key_holders, set_up_keys
 from f2ed.protocol.aggregation.round import ShardMeans, robust_secure_mean, shard_means
 from f2ed.protocol.aggregation.server_optimizer import (
@@ -37,6 +37,7 @@ __all__ = [
     "Audit",
     "BufferPolicy",
     "Buffers",
+    "Conversation",
     "EpochKeys",
     "Exchange",
     "FedAdagrad",
@@ -57,6 +58,7 @@ __all__ = [
     "UpdatePlan",
     "check_length",
     "contribution",
+    "each_alone",
     "key_holders",
     "opening_cost",
     "plan_update",

@@ -1,12 +1,13 @@
-"""How protocol generators talk to clients over an exchange: in lockstep, one exchange per step."""
+"""How protocol generators talk to clients over an exchange: in lockstep, or each on its own."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Generic, TypeVar, final
 
 from f2ed.protocol.secagg import Replies, Requests
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Conversation", "Exchange", "lockstep"]
+__all__ = ["Conversation", "Exchange", "each_alone", "lockstep"]
 
 Exchange = Callable[[Mapping[ClientId, bytes]], Mapping[ClientId, bytes] | Iterable[tuple[ClientId, bytes]]]
 """Delivers requests and brings back replies; an absent reply is a dropped client.
@@ -18,6 +19,8 @@ calls, from several threads at a time, so that each has its own deadlines and no
 """
 
 Result = TypeVar("Result")
+
+_PULSE = 1.0
 
 
 @final
@@ -63,3 +66,19 @@ def lockstep(exchange: Exchange, conversations: Iterable[Conversation[Result]]) 
         for late in set(asked.values()):
             following |= {c: (late, request) for c, request in late.send({}).items()}
         requests = following
+
+
+def each_alone(
+    exchange: Exchange, conversations: Sequence[Conversation[Result]], meanwhile: Callable[[], None] | None = None
+) -> None:
+    """Have every conversation in a thread of its own, so that none waits for another.
+
+    `meanwhile` is called every second until all of them are over.
+    """
+    with ThreadPoolExecutor(len(conversations)) as pool:
+        running = [pool.submit(lockstep, exchange, [each]) for each in conversations]
+        while wait(running, timeout=_PULSE).not_done:
+            if meanwhile is not None:
+                meanwhile()
+    for each in running:
+        each.result()

@@ -1,7 +1,6 @@
 """All shards of a round, in lockstep or each on its own: their means, and a robust mean over those."""
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from f2ed.core.errors import PeerError
 from f2ed.core.spill import Zeros, forget
 from f2ed.protocol.aggregation.audit import Audit
-from f2ed.protocol.aggregation.conversation import Exchange, lockstep
+from f2ed.protocol.aggregation.conversation import Exchange, each_alone, lockstep
 from f2ed.protocol.aggregation.key_setup import EpochKeys
 from f2ed.protocol.aggregation.shard import Means, Shard
 from f2ed.protocol.aggregation.task import Task, agreed_encoding, shard_terms
@@ -19,8 +18,6 @@ from f2ed.protocol.sharding import Assignment
 __all__ = ["ShardMeans", "robust_secure_mean", "shard_means"]
 
 Result = TypeVar("Result")
-
-_PULSE = 1.0
 
 
 class ShardMeans(NamedTuple):
@@ -77,7 +74,7 @@ def shard_means(
         server = secure_sum(terms, task.roster, model=task.model, keys=known, threads=threads, zeros=zeros)
         shards.append(Shard(terms, server, agreed_encoding(terms, task.coordinates), means[index]))
     if independent:
-        _drive_each(exchange, shards, meanwhile)
+        each_alone(exchange, [shard.conversation for shard in shards], meanwhile)
     else:
         lockstep(exchange, [shard.conversation for shard in shards])
     _remember(book, shards)
@@ -95,17 +92,6 @@ def shard_means(
             means[row] = means[index]
             forget(means[: index + 1])
     return ShardMeans(means[: len(audit.opened)], audit)
-
-
-def _drive_each(exchange: Exchange, shards: Sequence[Shard], meanwhile: Callable[[], None] | None) -> None:
-    """Drive every shard in a thread of its own, so that none waits for another."""
-    with ThreadPoolExecutor(len(shards)) as pool:
-        running = [pool.submit(lockstep, exchange, [shard.conversation]) for shard in shards]
-        while wait(running, timeout=_PULSE).not_done:
-            if meanwhile is not None:
-                meanwhile()
-    for each in running:
-        each.result()
 
 
 def _remember(book: EpochKeys, shards: Iterable[Shard]) -> None:

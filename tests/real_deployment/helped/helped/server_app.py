@@ -1,29 +1,36 @@
-"""Leads rounds with helpers, and reports how each ended."""
+"""Leads rounds with helpers, and leaves the model of each."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 
-from f2ed.flower import HelpedRounds
+from f2ed.flower import F2ed
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid, context):
-    config = context.run_config
-    while len(list(grid.get_node_ids())) < config["nodes"]:
-        time.sleep(0.5)
-    rounds = HelpedRounds(grid, roster=config["f2ed-roster"], server_key=config["server-key"])
-    arrays, ended = ArrayRecord({"x": Array(np.zeros(40, np.float32))}), []
-    for number in range(1, config["num-rounds"] + 1):
-        since = time.monotonic()
-        arrays, outcome = rounds.lead(arrays, ConfigRecord(), number)
-        seconds = time.monotonic() - since
-        ended.append({"aborted": outcome.aborted, "kept": outcome.kept, "seconds": seconds})
-        report = {"ended": ended, "x": arrays["x"].numpy().tolist()}
-        Path(config["report"]).write_text(json.dumps(report))
+    config, models = context.run_config, {}
+    strategy = F2ed(
+        roster=config["f2ed-roster"],
+        server_key=config["f2ed-server-key"],
+        checkpoint=config["f2ed-checkpoint"],
+        records=config["f2ed-records"],
+        min_crowd=3,
+        deadline=float(config["deadline"]),
+    )
+
+    def keep(number, arrays):
+        models[number] = arrays["x"].numpy().tolist()
+        Path(config["f2ed-records"]).with_suffix(".models").write_text(json.dumps(models))
+
+    strategy.start(
+        grid,
+        ArrayRecord({"x": Array(np.zeros(config["size"], np.float32))}),
+        num_rounds=config["num-rounds"],
+        evaluate_fn=keep,
+    )
