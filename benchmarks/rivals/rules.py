@@ -20,7 +20,7 @@ from checkouts import imported_from
 from this_round import ThisRound, now
 from torch import Tensor
 
-from f2ed.core.arrays import to_numpy
+from f2ed.core.arrays import like
 from f2ed.estimators import BoundedEstimator, Estimate, Estimator
 
 _UNUSED = ("ray", "wandb", "hydra", "omegaconf", "rich", "dotenv", "transformers", "torchvision", "opacus")
@@ -48,10 +48,11 @@ class Rival(Estimator, frozen=True):
 
     def estimate(self, rows):
         rows.distances(None)  # finds rows that are not finite
-        updates = torch.as_tensor(rows.matrix)
+        # Loops over pairs of rows, which rivals write in Python, are slower on a GPU.
+        updates = torch.as_tensor(rows.matrix).cpu()
         with _undisturbed(rows.rng):
-            mean = self.step(updates.clone(), now(rows.d, updates.device))
-        return Estimate(to_numpy(mean) if isinstance(rows.matrix, np.ndarray) else mean)
+            mean = self.step(updates.clone(), now(rows.d))
+        return Estimate(like(rows.matrix, mean.numpy()))
 
     @abstractmethod
     def step(self, updates: Tensor, this: ThisRound) -> Tensor:

@@ -122,7 +122,7 @@ def run(cell: Cell, where: Where, data: Data, cache: FirstRoundCache) -> Any:
     state, records, memory = simulation.start(), [], {}
     shape = layout(simulation.model(state))
     while not simulation.ended(state):
-        this = ThisRound(state.model, shape.names, tuple(map(tuple, shape.shapes)), state.round, memory)
+        this = ThisRound(state.model.cpu(), shape.names, tuple(map(tuple, shape.shapes)), state.round, memory)
         with serving(this):
             state, record = simulation.step(state)
         memory = this.remembered
