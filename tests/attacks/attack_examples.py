@@ -52,6 +52,7 @@ EXTRA = [
     a.ModelReplacement(boost=1.0, blend=0.5, share=0.1, lr=0.05, epochs=3),
     a.LabelFlip(share=0.5, boost=2.0, lr=0.05, epochs=2),
     a.AdaptiveBackdoor(reach="edge", blind=0.5, boost=0.5),
+    a.AdaptiveBackdoor(disguise=0.5),
     a.EdgeCase(source=0, tail=1.0, boost="shard"),
     a.Semantic(source=0, feature="dark"),
 ]

@@ -7,7 +7,7 @@ import pytest
 
 from f2ed import attacks as a
 from f2ed.core.errors import ConfigError, SettingError
-from f2ed.estimators import FilterL2, Mean
+from f2ed.estimators import Clipping, FilterL2, Mean
 from tests.attacks.attack_scenes import CLASSES, clients, contaminated, evaluation, shard_means, view
 
 D = 64
@@ -149,3 +149,25 @@ def test_labels_are_flipped_in_a_share_of_the_images_and_the_update_is_boosted()
     assert (overrides.lr, overrides.epochs) == (0.05, 3)
     seen = view()
     np.testing.assert_allclose(attack(seen), 4 * seen.own, rtol=1e-6)
+
+
+def test_a_disguise_gives_each_row_a_deviation_of_its_own():
+    seen = view(kind=np.float64, malicious=(16, 3))
+    rows = shard_means(seen, a.AdaptiveBackdoor(disguise=1.0)(seen))
+    clean = [at for at in range(len(rows)) if at not in contaminated(seen)]
+    apart = np.linalg.norm(rows[contaminated(seen)] - rows[contaminated(seen)].mean(0), axis=1)
+    honest = np.linalg.norm(rows[clean] - rows[clean].mean(0), axis=1)
+    assert 0.3 * np.median(honest) < np.median(apart) < 3 * np.median(honest)
+    left = rows[contaminated(seen)][0] - rows[contaminated(seen)][1]
+    away = rows[clean] - rows[clean].mean(0)
+    explained = np.linalg.lstsq(away.T, left, rcond=None)[0] @ away
+    np.testing.assert_allclose(explained, left, atol=1e-8)
+
+
+@pytest.mark.parametrize("disguise", [0.0, 1.0])
+def test_the_distance_from_inner_products_is_that_from_rows(disguise):
+    """A rule on the Gram matrix is queried without rows; a wrapper that changes nothing is queried with them."""
+    direct, wrapped = (
+        a.AdaptiveBackdoor(disguise=disguise)(seen) for seen in _against(FilterL2(0.4), Clipping(1e9, FilterL2(0.4)))
+    )
+    np.testing.assert_allclose(direct, wrapped, rtol=1e-5, atol=1e-7)

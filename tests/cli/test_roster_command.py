@@ -12,8 +12,9 @@ import pytest
 from f2ed import ConfigError
 from f2ed.cli.app_options import AppOptions
 from f2ed.cli.certs import certs
-from f2ed.cli.roster import add, key, new, remove, sign, verify
+from f2ed.cli.roster import add, key, new, remove, reset, sign, verify
 from f2ed.deployment.keyfiles import read_chain
+from f2ed.deployment.pin import Pin
 from f2ed.deployment.roster import check_step, read_roster
 from f2ed.protocol.sharding import Batches, EveryKRounds, Fixed
 from tests.deployment.test_apps import bundle
@@ -373,3 +374,15 @@ def test_a_signing_says_who_waits_and_what_each_way_out_would_reveal(begun, caps
         close(begun, regroup="all")
     close(begun, regroup="all", accept=["leak"])
     assert "→ 1.00  clinic_3, who left\n" in capsys.readouterr().out
+
+
+def test_a_site_whose_clock_was_ahead_says_so_in_one_command(begun, capsys):
+    close(begun, shards=2, min_crowd=3)
+    roster, state = read_roster(begun / "roster.json"), begun / "a.state"
+    with pytest.raises(ConfigError, match="is not a folder; name the one that holds this node's state"):
+        reset(state=state)
+    Pin(state / "x.pin").follow([roster], day="9000-01-01" if not roster.expires else roster.expires)
+    reset(state=state)
+    assert "for the latest day that it has seen, in clinics" in capsys.readouterr().out
+    reset(state=state)
+    assert "Nothing to do" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 from f2ed.core import files
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import StoredValue, append, locked, write_atomic
+from f2ed.core.files import StoredValue, append, locked, write_atomic, write_or_refuse
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_else(tmp_path):
@@ -33,6 +33,20 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_full_disk_is_named_and_what_to_do(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(ConfigError, match=r"the note .*a\.json cannot be written: No space left on device; make room"):
+        write_or_refuse(tmp_path / "a.json", b"new", what="the note")
+    with (
+        locked(tmp_path / "b.json", remedy="wait") as lock,
+        pytest.raises(ConfigError, match=r"b\.json cannot be written: No space left on device; make room"),
+    ):
+        lock.write(tmp_path / "b.json", b"new")
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [(None, 0o600), (0o666, 0o644)])

@@ -13,7 +13,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.deployment.certs import node_key, server_certificate
 from f2ed.deployment.doctor import NodeFiles, ServerFiles, healthy, node_checks, server_checks
 from f2ed.deployment.doctor.connection import contact
-from f2ed.deployment.doctor.machine import NEEDED, clock_check, folder_check, version_check
+from f2ed.deployment.doctor.machine import NEEDED, clock_check, folder_check, runner_check, version_check
 from f2ed.deployment.keyfiles import write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
 from f2ed.deployment.run_lock import sole_run
@@ -330,3 +330,21 @@ def test_the_command_prints_a_line_for_each_check_and_fails(site, capsys):
     printed = msgspec.json.decode(capsys.readouterr().out)
     assert printed["healthy"] is False
     assert len(printed["checks"]) == len(lines)
+
+
+RUNNER = "python flower-superexec --runtime-api-address 127.0.0.1:8001 --parent-pid 7"
+LINK = "python flower-superlink --host 127.0.0.1 --port 8001"
+
+
+@pytest.mark.parametrize(
+    ("commands", "status", "words"),
+    [
+        ([LINK, RUNNER], "ok", "flower-superexec serves port 8001"),
+        ([LINK, RUNNER.replace("8001", "80011")], "failed", "runs are accepted, stay pending and never begin"),
+        ([LINK.replace("8001", "80011")], "ok", "look where it runs"),
+    ],
+)
+def test_a_superlink_that_can_begin_no_run_is_named(commands, status, words):
+    check = runner_check("127.0.0.1:8001", commands)
+    assert check.status == status
+    assert words in check.found

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.deployment.pin import Pin, accept_weaker
+from f2ed.deployment.pin import Pin, accept_weaker, reset_day
 from f2ed.deployment.roster import Entry, Roster, SignedEncoding, TrainingRules, revised, signed
 from f2ed.deployment.roster.parts import Gone, Grouping
 from f2ed.deployment.roster.steps import JUDGED, weaknesses
@@ -109,6 +109,21 @@ def test_a_clock_that_goes_back_is_refused(pin):
     followed(pin, roster, day="2030-06-20")
     with pytest.raises(Refusal, match="the clock of this node says 2030-06-19, and it has seen 2030-06-20"):
         followed(pin, roster, day="2030-06-19")
+
+
+def test_a_site_whose_clock_was_ahead_can_say_so(pin):
+    roster = first(expires="2031-01-01")
+    followed(pin, roster, day="2030-08-20")
+    with pytest.raises(
+        Refusal, match=r"If it is right now, and was wrong before: f2ed roster reset-day --state FOLDER"
+    ):
+        followed(pin, roster)
+    assert reset_day(pin.path.parent, day=DAY) == ["clinics"]
+    assert followed(pin, roster) == 1
+    assert reset_day(pin.path.parent, day=DAY) == []
+    assert reset_day(pin.path.parent, day="2030-09-01") == [], "it never goes forward"
+    with pytest.raises(Refusal, match="it has seen 2030-06-01"):
+        followed(pin, roster, day="2030-05-31")
 
 
 def test_rounds_do_not_begin_earlier(pin):

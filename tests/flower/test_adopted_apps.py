@@ -13,7 +13,7 @@ from tests.flower.fake_grid import FakeGrid, Node, real_roster
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-LEARNED = {"sklearnexample": 0.75, "textexample": 0.85, "tabularexample": 0.9}
+LEARNED = {"pytorchexample": 0.6, "sklearnexample": 0.75, "textexample": 0.85, "tabularexample": 0.9}
 
 
 def accuracy(name, task, arrays):
@@ -23,6 +23,10 @@ def accuracy(name, task, arrays):
         task.set_model_params(model, arrays.to_numpy_ndarrays())
         parts = [task.load_data(each, 8) for each in range(8)]
         return sum(model.score(part[1], part[3]) for part in parts) / 8
+    if name == "pytorchexample":
+        model = task.Net()
+        model.load_state_dict(arrays.to_torch_state_dict())
+        return task.test(model, task.load_centralized_dataset(), torch.device("cpu"))[1]
     model = task.Classifier() if name == "textexample" else task.IncomeClassifier()
     model.load_state_dict(arrays.to_torch_state_dict())
     return (task.test if name == "textexample" else task.evaluate)(model, task.load_data(0, 1))
@@ -36,6 +40,7 @@ def run(tmp_path, monkeypatch):
 
     def go(name, *, adopted):
         folder = write_adopted(name, tmp_path / "app", adopted=adopted)
+        monkeypatch.chdir(tmp_path)  # Where an app saves its model.
         monkeypatch.syspath_prepend(str(folder))
         client, server, task = (
             importlib.import_module(f"{name}.{part}") for part in ("client_app", "server_app", "task")

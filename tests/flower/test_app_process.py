@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
@@ -135,6 +136,23 @@ def test_each_process_has_a_folder_of_its_own_and_its_token_is_not_among_its_arg
     homes = {place for place, _, _ in lines}
     assert len(homes) == 2
     assert not any(os.path.exists(place) for place in homes)  # noqa: PTH110  strings
+
+
+def test_a_process_that_was_killed_is_named_in_the_nodes_log(tmp_path, monkeypatch, caplog):
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nkill -9 $$\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    processes = AppProcesses()
+    spec = ExecutionSpec(TaskType.CLIENT_APP, "127.0.0.1:9", "token", True, None, False, None, False, 1)
+    with suppress(BrokenPipeError):  # It may end before it was told anything.
+        processes.launch(spec)
+    until = time.monotonic() + 60
+    while processes._running and time.monotonic() < until:
+        time.sleep(0.05)
+        processes.reconcile()
+    assert "the process of the app was killed by signal 9 (SIGKILL) before it answered" in caplog.text
+    assert "ran out of memory" in caplog.text
 
 
 class Server:

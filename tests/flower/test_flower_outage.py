@@ -1,8 +1,11 @@
 """Nodes that are away: the job waits for them and loses no round, or fails in the set time."""
 
+import importlib
 import json
 
 import pytest
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.run_lock import read_state
@@ -203,6 +206,59 @@ def test_records_that_cannot_be_written_are_refused_before_anybody_trains(federa
     assert not grid.sent
 
 
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (
+            "f2ed.core.files.write_atomic",
+            r"the checkpoint .*run\.checkpoint cannot be written: No space left on device",
+        ),
+        ("f2ed.deployment.record_file.append", r"the records .*run\.jsonl cannot be written: No space left on device"),
+    ],
+)
+def test_a_disk_that_fills_up_is_named_and_no_round_is_lost(federation, tmp_path, monkeypatch, place, words):
+    files = {"checkpoint": tmp_path / "run.checkpoint", "records": tmp_path / "run.jsonl"}
+    module, _, name = place.rpartition(".")
+    whole = getattr(importlib.import_module(module), name)
+    written = []
+
+    def full(path, *args, **settings):
+        written.append(path)
+        if path in files.values() and written.count(path) > 2:
+            raise OSError(28, "No space left on device")
+        return whole(path, *args, **settings)
+
+    monkeypatch.setattr(place, full)
+    grid, _, roster = federation(run_id=1)
+    with pytest.raises(ConfigError, match=words):
+        server(roster, **files).start(grid, model(), num_rounds=4)
+    monkeypatch.setattr(place, whole)
+    grid, _, roster = federation(run_id=2)
+    server(roster, **files).start(grid, model(), num_rounds=4)
+    assert [each.round for each in read(files["records"]).rounds] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.NODE_UNAVAILABLE, "its node stopped answering: it ended, hangs or lost its connection"),
+        (ErrorCode.CLIENT_APP_CRASHED, "the process of the app crashed or was killed on its node"),
+        (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, "an error instead of a reply: Flower's words"),
+    ],
+)
+def test_what_flower_reports_by_a_number_is_said_in_words(federation, code, words):
+    grid, nodes, roster = federation()
+    victim = roster.assignment(0).shards[0][0]
+
+    def failed(message, reply):
+        return Message(Error(code, "Flower's words"), reply_to=message) if "arrays" in message.content else reply
+
+    nodes[victim].tamper = failed
+    leader = server(roster)
+    leader.start(grid, model(), num_rounds=1)
+    assert words in leader.records[0].dropped[victim]
+
+
 def test_a_node_with_another_roster_is_recorded_with_that_reason(federation, tmp_path):
     grid, nodes, roster = federation()
     victim = roster.assignment(0).shards[0][0]
@@ -214,7 +270,7 @@ def test_a_node_with_another_roster_is_recorded_with_that_reason(federation, tmp
     leader = server(roster)
     leader.start(grid, model(), num_rounds=1)
     why = leader.records[0].dropped[victim]
-    assert "or it is one of 1 connected nodes that refused: it refused: " in why
+    assert "or it is one of 1 connected nodes that refused: " in why
 
 
 def test_what_clients_are_sent_includes_the_model(federation):

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from f2ed.attacks._common.backdoor import SquareBackdoor
 from f2ed.attacks._common.directions import gram_of, unit
@@ -23,8 +24,10 @@ class AdaptiveBackdoor(SquareBackdoor, frozen=True, kw_only=True, tag="adaptive-
     With reach = "oracle" the distance is the best of `points` tries on the estimator, as in the attack of that name;
     with "edge" it is the one at which a variance filter would begin to remove the rows. `boost` multiplies it. `blind`
     is how much is removed of what no combination of honest rows could explain: at 1 the row differs from the mean only
-    in directions in which honest rows differ, where a filter cannot tell them apart. With partial knowledge there is no
-    honest mean to start from, and all send the mean of their own updates.
+    in directions in which honest rows differ, where a filter cannot tell them apart. With `disguise` each malicious row
+    also gets a deviation of its own, drawn like those of the honest rows and as large at 1: equal rows would give
+    themselves away to a rule that looks for rows that agree. With partial knowledge there is no honest mean to start
+    from, and all send the mean of their own updates.
     """
 
     title = "Adaptive backdoor"
@@ -37,17 +40,27 @@ class AdaptiveBackdoor(SquareBackdoor, frozen=True, kw_only=True, tag="adaptive-
     reach: Literal["oracle", "edge"] = "oracle"
     points: Annotated[int, msgspec.Meta(ge=2)] = 16
     blind: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
+    disguise: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
 
     def craft(self, scene: Scene) -> Array:
-        """Return one row for all malicious clients."""
+        """Return one row for all malicious clients, or with a disguise one for each."""
         if scene.view.benign is None:
             return scene.own.mean(0)
         toward = scene.own.mean(0) - scene.mean
         if self.blind:
             toward = (1 - self.blind) * toward + self.blind * _explained(toward, scene)
         step = unit(toward)
-        far = best_distance(scene, step, self.points) if self.reach == "oracle" else edge_distance(scene, step)
-        return scene.mean + float(self.boost) * far * step
+        mix = self._disguise(scene)
+        far = best_distance(scene, step, self.points, mix) if self.reach == "oracle" else edge_distance(scene, step)
+        row = scene.mean + float(self.boost) * far * step
+        return row if mix is None else row + scene.like(mix) @ (scene.honest - scene.mean)
+
+    def _disguise(self, scene: Scene) -> npt.NDArray[np.float64] | None:
+        """Return random combinations of the honest deviations, whose covariance is that of the honest rows."""
+        if not self.disguise:
+            return None
+        drawn = scene.view.rng.standard_normal((scene.m, len(scene.honest)))
+        return np.asarray(drawn * self.disguise / np.sqrt(len(scene.honest)))
 
 
 def _explained(vector: Array, scene: Scene) -> Array:

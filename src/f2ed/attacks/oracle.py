@@ -15,6 +15,7 @@ from f2ed.estimators import GramRule
 
 __all__ = ["Oracle", "best_distance"]
 
+Mix = npt.NDArray[np.float64]
 _REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from their mean
 
 
@@ -40,17 +41,21 @@ class Oracle(Attack, frozen=True, tag="oracle"):
         return scene.mean + best_distance(scene, step, self.points) * step
 
 
-def best_distance(scene: Scene, step: Array, points: int) -> float:
-    """Return the distance along a unit vector at which the malicious rows move the estimator in use farthest."""
+def best_distance(scene: Scene, step: Array, points: int, disguise: Mix | None = None) -> float:
+    """Return the distance along a unit vector at which the malicious rows move the estimator in use farthest.
+
+    `disguise` [m, honest] are combinations of the honest rows' deviations from their mean, added to the malicious rows.
+    """
     reach = np.sqrt(scene.squares.mean() / 2)
     tried = reach * np.geomspace(*_REACH, points)
-    return float(max(tried, key=_gain(scene, step)))
+    mix = np.zeros((scene.m, len(scene.honest))) if disguise is None else disguise
+    return float(max(tried, key=_gain(scene, step, mix)))
 
 
-def _gain(scene: Scene, step: Array) -> Callable[[float], float]:
+def _gain(scene: Scene, step: Array, mix: Mix) -> Callable[[float], float]:
     """Return a function from a distance to how far it moves the estimate along the step."""
-    estimator = scene.view.estimator
-    return _gain_by_gram(scene, step, estimator) if isinstance(estimator, GramRule) else _gain_by_rows(scene, step)
+    rule = scene.view.estimator
+    return _gain_by_gram(scene, step, mix, rule) if isinstance(rule, GramRule) else _gain_by_rows(scene, step, mix)
 
 
 def _stand_ins(scene: Scene) -> npt.NDArray[np.intp]:
@@ -67,31 +72,34 @@ def _prior(scene: Scene) -> npt.NDArray[np.float64] | None:
     return None if (every == every[0]).all() else every
 
 
-def _gain_by_gram(scene: Scene, step: Array, rule: GramRule) -> Callable[[float], float]:
+def _gain_by_gram(scene: Scene, step: Array, mix: Mix, rule: GramRule) -> Callable[[float], float]:
     """Compute the gain from inner products alone."""
     rows = _stand_ins(scene)
-    along = scene.along(step)[rows]
+    every = scene.along(step)
+    among, hidden, along = gram_of(scene.squares), mix @ every, every[rows]
     gram = np.zeros((scene.n, scene.n))
     honest, prior = len(rows), _prior(scene)
-    gram[:honest, :honest] = gram_of(scene.squares)[np.ix_(rows, rows)]
+    gram[:honest, :honest] = among[np.ix_(rows, rows)]
+    across, within = (mix @ among)[:, rows], mix @ among @ mix.T
 
     def gain(distance: float) -> float:
-        gram[honest:, :honest] = distance * along
+        gram[honest:, :honest] = distance * along + across
         gram[:honest, honest:] = gram[honest:, :honest].T
-        gram[honest:, honest:] = distance**2
+        gram[honest:, honest:] = distance**2 + distance * (hidden[:, None] + hidden) + within
         weights = (rule.weigh(gram) if prior is None else rule.weigh(gram, prior)).weights
-        return float(weights[:honest] @ along + weights[honest:].sum() * distance)
+        return float(weights[:honest] @ along + weights[honest:] @ (distance + hidden))
 
     return gain
 
 
-def _gain_by_rows(scene: Scene, step: Array) -> Callable[[float], float]:
+def _gain_by_rows(scene: Scene, step: Array, mix: Mix) -> Callable[[float], float]:
     """Compute the gain by running the estimator."""
     honest = scene.honest[_stand_ins(scene)]
     rows = namespace(honest).concatenate([honest, scene.own])
+    about = scene.mean + scene.like(mix) @ (scene.honest - scene.mean) if mix.any() else scene.mean
 
     def gain(distance: float) -> float:
-        rows[len(honest) :] = scene.mean + distance * step
+        rows[len(honest) :] = about + distance * step
         view = scene.view
         estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
         return float((estimate.mean - scene.mean) @ step)

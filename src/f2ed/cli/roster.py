@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from f2ed.cli.roster_sign import chain_secret, print_lines, sign
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.keyfiles import add_chain, read_chain, read_public, write_pair
 from f2ed.deployment.passphrase import SOURCES
-from f2ed.deployment.pin import accept_weaker
+from f2ed.deployment.pin import accept_weaker, reset_day
 from f2ed.deployment.roster import (
     Draw,
     Entry,
@@ -136,6 +137,30 @@ def accept(
         raise ConfigError(f"{digest} is no digest of a roster; copy all 64 digits that the node prints")
     accept_weaker(state, found)
     print_lines(f"The node whose state is in {state} follows the roster {digest} from now on.")
+
+
+@roster.command(name="reset-day")
+def reset(
+    *,
+    state: Annotated[
+        Path, Parameter(help="The folder of this node's state: f2ed-state, or NAME.state beside its key.")
+    ],
+) -> None:
+    """Let a node, whose clock was ahead for a while, go on by its clock of today.
+
+    A node never goes back to an earlier day by itself: an expired roster would be valid again. Look at the clock first.
+
+    Example: f2ed roster reset-day --state hospital_a.state
+    """
+    day = datetime.now(UTC).date().isoformat()
+    if not state.is_dir():
+        raise ConfigError(f"{state} is not a folder; name the one that holds this node's state")
+    names = reset_day(state, day=day)
+    print_lines(
+        f"The node takes {day} for the latest day that it has seen, in {', '.join(names)}."
+        if names
+        else f"Nothing to do: this node has seen no day after {day}."
+    )
 
 
 @roster.command

@@ -13,7 +13,17 @@ import msgspec
 
 from f2ed.core.errors import BusyError, ConfigError
 
-__all__ = ["Held", "Lock", "StoredValue", "append", "is_held", "locked", "write_atomic"]
+__all__ = [
+    "Held",
+    "Lock",
+    "StoredValue",
+    "append",
+    "is_held",
+    "locked",
+    "unwritable",
+    "write_atomic",
+    "write_or_refuse",
+]
 
 _POLL_SECONDS = 0.25
 
@@ -34,6 +44,20 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         fresh.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def write_or_refuse(path: Path, data: bytes, *, mode: int = 0o600, what: str = "") -> None:
+    """Replace a file as `write_atomic` does, or raise `ConfigError`, which says `what` file it is and what to do."""
+    try:
+        write_atomic(path, data, mode=mode)
+    except OSError as error:
+        raise ConfigError(unwritable(path, error, what)) from None
+
+
+def unwritable(path: Path, error: OSError, what: str = "") -> str:
+    """Return what an operator is told about a file that cannot be written."""
+    named = f"{what} {path}" if what else str(path)
+    return f"{named} cannot be written: {error.strerror}; make room, or let this user write there"
 
 
 def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -68,7 +92,7 @@ class Lock(NamedTuple):
         """
         with _folder_locked(path.parent):
             self.check()
-            write_atomic(path, data, mode=mode)
+            write_or_refuse(path, data, mode=mode)
         self.check()
 
 

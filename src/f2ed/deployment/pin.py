@@ -19,7 +19,7 @@ from f2ed.deployment.roster.helpers import check_countersigned
 from f2ed.deployment.roster.roster import Roster
 from f2ed.deployment.roster.steps import check_serial, weaknesses
 
-__all__ = ["Pin", "accept_weaker"]
+__all__ = ["Pin", "accept_weaker", "reset_day"]
 
 
 @final
@@ -107,7 +107,10 @@ class Pin(msgspec.Struct, frozen=True):
     def _moved(self, pinned: _Pinned, shown: Sequence[Roster], day: str) -> _Pinned:
         """Take all steps from the pinned roster to the latest one."""
         if day < pinned.day:
-            raise Refusal(f"the clock of this node says {day}, and it has seen {pinned.day}; set the clock")
+            raise Refusal(
+                f"the clock of this node says {day}, and it has seen {pinned.day}; set the clock. If it is right now, "
+                "and was wrong before: f2ed roster reset-day --state FOLDER, with the folder of this node's state"
+            )
         old, latest = pinned.roster, shown[-1]
         if latest.serial < old.serial:
             raise Refusal(
@@ -132,6 +135,21 @@ class Pin(msgspec.Struct, frozen=True):
 
     def _accepts(self, roster: Roster) -> bool:
         return _acceptance(self.path.parent, roster.digest).exists()
+
+
+def reset_day(folder: Path, *, day: str) -> list[str]:
+    """Take a day for the latest that a node has seen; return the names of its federations that had seen a later one.
+
+    For a site whose clock was ahead. A later day keeps a clock from being set back to follow a roster that expired.
+    """
+    found = []
+    for path in sorted(folder.glob("*.pin")):
+        with Pin(path)._stored.hold() as held:  # noqa: SLF001  as above
+            before = held.before
+            if before is not None and before.day > day:
+                held.write(msgspec.structs.replace(before, day=day))
+                found.append(before.roster.name)
+    return found
 
 
 def accept_weaker(folder: Path, digest: bytes) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import append, write_atomic
+from f2ed.core.files import append, unwritable, write_atomic
 from f2ed.records import RoundRecord, RunHeader, line, read
 
 __all__ = ["RecordFile"]
@@ -30,7 +30,11 @@ class RecordFile:
 
     def write(self, record: RoundRecord) -> None:
         """Add a round; once this returns, a crash no longer loses it."""
-        append(self._path, line(record))
+        try:
+            append(self._path, line(record))
+        except OSError as error:
+            # The checkpoint holds the record, so the next run writes it.
+            raise ConfigError(unwritable(self._path, error, "the records")) from None
 
     def _begin(self, header: RunHeader) -> int:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ from f2ed.estimators.mo_nna import MoNNA
 from f2ed.estimators.nnm import NNM
 from f2ed.estimators.no_regret import NoRegret
 from f2ed.estimators.reputation import Reputation
+from f2ed.estimators.resilience import Resilience
 from f2ed.estimators.root_veto import RootVeto
 from f2ed.estimators.sections import Sections
 from f2ed.estimators.sign_vote import SignVote
@@ -68,6 +69,7 @@ __all__ = [
     "MultiKrum",
     "NoRegret",
     "Reputation",
+    "Resilience",
     "RootVeto",
     "RowWeights",
     "Rows",
@@ -97,6 +99,7 @@ AnyEstimator = (
     | NoRegret
     | MDA
     | SMEA
+    | Resilience
     | MoNNA
     | DnC
     | Sections

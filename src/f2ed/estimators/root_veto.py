@@ -27,6 +27,7 @@ class RootVeto(Estimator, frozen=True, tag="root-veto"):
     family = "pre-aggregation"
     paper = "after FLTrust, Cao et al., NDSS 2021"
     uses_root = True
+    weighted = True
 
     inner: "registry.AnyEstimator"
 

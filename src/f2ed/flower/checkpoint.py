@@ -11,7 +11,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import write_atomic
+from f2ed.core.files import write_or_refuse
 from f2ed.deployment.journal import History
 from f2ed.deployment.server_guard import ServerGuard
 from f2ed.protocol.aggregation import StepState
@@ -96,7 +96,7 @@ def save(path: Path, progress: Progress, *, roster: str) -> None:
         guard=progress.guard,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, msgspec.msgpack.encode(stored))
+    write_or_refuse(path, msgspec.msgpack.encode(stored), what="the checkpoint")
 
 
 def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:

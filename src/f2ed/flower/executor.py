@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from logging import getLogger
 from pathlib import Path
 from typing import final
 
@@ -24,6 +25,8 @@ from flwr.supercore.utils import disable_process_dumping
 from f2ed.flower.replaced import replace
 
 __all__ = ["AppProcesses", "execute", "main"]
+
+_log = getLogger("f2ed.flower")
 
 _POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 
@@ -94,7 +97,9 @@ class AppProcesses:
         """Remove the folders of processes that have ended."""
         ended = [each for each in self._running if each[0].poll() is not None]
         self._running = [each for each in self._running if each not in ended]
-        for _, home in ended:
+        for process, home in ended:
+            if process.returncode:
+                _log.error("f2ed: %s", _how_it_ended(process.returncode))
             shutil.rmtree(home, ignore_errors=True)
 
     def close(self) -> None:
@@ -104,6 +109,17 @@ class AppProcesses:
             process.wait()
             shutil.rmtree(home, ignore_errors=True)
         self._running.clear()
+
+
+def _how_it_ended(status: int) -> str:
+    """Return what an operator is told about an app's process that failed."""
+    how = f"was killed by signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"ended with {status}"
+    return (
+        f"the process of the app {how} before it answered, so this node misses this step; with SIGKILL, see whether "
+        "the machine ran out of memory"
+        if status == -signal.SIGKILL
+        else f"the process of the app {how} before it answered, so this node misses this step"
+    )
 
 
 if __name__ == "__main__":

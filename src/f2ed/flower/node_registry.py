@@ -138,7 +138,8 @@ class NodeRegistry:
         reasons = {client: self._why(client) for client in self._roster.keys if client not in there}
         refused = self._refused()
         if refused:
-            hint = f"; or it is one of {len(refused)} connected nodes that refused: {next(iter(refused.values()))}"
+            why = next(iter(refused.values())).removeprefix(f"{REFUSED}: ")
+            hint = f"; or it is one of {len(refused)} connected nodes that refused: {why}"
             reasons = {c: why + hint if why == "not connected" else why for c, why in reasons.items()}
         return reasons
 

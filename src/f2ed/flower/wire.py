@@ -6,6 +6,7 @@ expects. A reply holds the protocol's bytes and the newest line of the node's lo
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
 
 from f2ed.core.errors import PeerError
 from f2ed.deployment.asked import ARRAYS, CONFIG, OURS
@@ -31,6 +32,14 @@ STATE = "f2ed-state"
 """The record of `context.state` that holds the protocol's own state in simulations."""
 BUFFERS = "f2ed-buffers"
 """The record of `context.state` that holds the buffers which the roster leaves on each node."""
+_KNOWN_ERRORS = {
+    ErrorCode.MESSAGE_UNAVAILABLE: "its request expired on the SuperLink before it was fetched; is the node busy, or "
+    "a clock wrong?",
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its reply expired on the SuperLink; is a clock wrong?",
+    ErrorCode.NODE_UNAVAILABLE: "its node stopped answering: it ended, hangs or lost its connection; see its log",
+    ErrorCode.CLIENT_APP_CRASHED: "the process of the app crashed or was killed on its node; see its log",
+}
+"""In an operator's words, what Flower reports by a number."""
 
 
 def request_content(
@@ -78,7 +87,8 @@ def hello_nonce(message: Message) -> bytes | None:
 def reply_bytes(message: Message) -> bytes:
     """Return the protocol's bytes in a reply, or raise `PeerError` if there are none."""
     if message.has_error():
-        raise PeerError(f"an error instead of a reply: {str(message.error.reason)[:300]}")
+        found = _KNOWN_ERRORS.get(message.error.code, f"an error instead of a reply: {str(message.error.reason)[:300]}")
+        raise PeerError(found)
     record = message.content.array_records.get(OURS) if message.has_content() else None
     if record is None or list(record) not in (["reply"], ["reply", "line"]):
         raise PeerError("a reply without the protocol's bytes; does the client's app use the mod f2ed.flower.protect?")

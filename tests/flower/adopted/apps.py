@@ -6,8 +6,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "adopt_an_app.md"
-APPS = ("sklearnexample", "textexample", "tabularexample")
-_SECTIONS = {"sklearnexample": "## scikit-learn", "textexample": "## A text classifier", "tabularexample": "## A table"}
+_SECTIONS = {
+    "pytorchexample": "## PyTorch",
+    "sklearnexample": "## scikit-learn",
+    "textexample": "## A text classifier",
+    "tabularexample": "## A table",
+}
+APPS = tuple(_SECTIONS)
 
 
 def diffs(page_part):

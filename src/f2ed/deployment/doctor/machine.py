@@ -1,11 +1,12 @@
 """Checks of the machine: versions, folders and their space, and certificate files."""
 
 import platform
+import re
 import shutil
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,7 @@ from cryptography import x509
 from f2ed.deployment.doctor.checks import Check, attempt, failed, ok, warning
 from f2ed.deployment.doctor.connection import expiry_check
 
-__all__ = ["NEEDED", "certificate_check", "clock_check", "folder_check", "pair_check", "version_check"]
+__all__ = ["NEEDED", "certificate_check", "clock_check", "folder_check", "pair_check", "runner_check", "version_check"]
 
 NEEDED: Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]] = {
     "python": ((3, 11), None),
@@ -25,6 +26,8 @@ NEEDED: Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]] = {
 """The first version that works, and the first that does not."""
 _LITTLE, _TOO_LITTLE = 1 << 30, 100 << 20
 """Bytes of free space."""
+_RUNNER = "flower-superexec"
+"""Flower's program that a SuperLink starts, and does not start again."""
 
 
 def version_check(found: Mapping[str, str] | None = None) -> Check:
@@ -50,6 +53,25 @@ def clock_check() -> Check:
     if answer == "yes":
         return ok("clock", "synchronized by NTP")
     return warning("clock", "not synchronized by NTP, as far as systemd knows", remedy)
+
+
+def runner_check(address: str, commands: Iterable[str] | None = None) -> Check:
+    """Check that the part of a SuperLink that starts runs is alive: without it runs are accepted, and never begin.
+
+    `commands` are those of all processes of this machine, by default as the system lists them.
+    """
+    name, listed = "SuperLink: runner", _commands() if commands is None else list(commands)
+    port = address.rpartition(":")[2]
+    mine = [each for each in listed if port in re.split(r"[\s:=]", each)]
+    if any(_RUNNER in each for each in mine):
+        return ok(name, f"{_RUNNER} serves port {port}")
+    if not any("flower-superlink" in each for each in mine):
+        return ok(name, f"no SuperLink with port {port} among the processes here; look where it runs")
+    return failed(
+        name,
+        f"no {_RUNNER} serves port {port}: runs are accepted, stay pending and never begin",
+        "restart the SuperLink",
+    )
 
 
 def folder_check(name: str, folder: Path, *, growing: int = 0) -> Check:
@@ -102,6 +124,11 @@ def pair_check(ca: Path, certificate: Path, key: Path) -> Check:
     except Exception:  # noqa: BLE001  a signature, a name or a file in another form: each has an error of its own
         return failed(name, f"{certificate} is not of the CA {ca}", "name the CA that issued it, as nodes have it")
     return ok(name, f"{key} belongs to {certificate}, which is of {ca}")
+
+
+def _commands() -> list[str]:
+    asked = ["ps", "-A", "-ww", "-o", "args="]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()  # noqa: S603
 
 
 def _installed() -> dict[str, str]:

@@ -7,7 +7,14 @@ from typing import NamedTuple
 from f2ed.core.errors import F2edError
 from f2ed.deployment.doctor.checks import Check, attempt, failed, ok, warning
 from f2ed.deployment.doctor.connection import connection_checks, contact
-from f2ed.deployment.doctor.machine import certificate_check, clock_check, folder_check, pair_check, version_check
+from f2ed.deployment.doctor.machine import (
+    certificate_check,
+    clock_check,
+    folder_check,
+    pair_check,
+    runner_check,
+    version_check,
+)
 from f2ed.deployment.doctor.rosters import newest, roster_checks
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
@@ -53,6 +60,8 @@ def server_checks(files: ServerFiles, *, timeout: float = 5.0) -> list[Check]:
             found = connection_checks(address, contact(address, files.ca, timeout=timeout), now=now)
             # Both run on one machine: their clock is no other.
             checks += [each._replace(name=f"{what}: {each.name.split()[0]}") for each in found if each.name != "clock"]
+    if files.superlink:
+        checks.append(runner_check(files.superlink))
     checks += _folders(files)
     if not isinstance(shown, F2edError):
         checks += _log_key(files.log_key, shown[-1])

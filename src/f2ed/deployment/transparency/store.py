@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.core.files import append, locked
+from f2ed.core.files import append, locked, unwritable
 from f2ed.deployment.transparency.lines import (
     SERVER,
     Boot,
@@ -61,9 +61,7 @@ class LogFile(NamedTuple):
                     lock.check()
                 return line
         except OSError as error:
-            raise ConfigError(
-                f"the log {self.path} cannot be written: {error.strerror}; make room, or let this user write there"
-            ) from None
+            raise ConfigError(unwritable(self.path, error, "the log")) from None
 
     def _following(self, end: "_End", events: tuple[Event, ...]) -> tuple[Line, bytes]:
         """Return the newest line after these events, and all bytes to be added."""

@@ -114,6 +114,8 @@ def _adaptive(choose: Chooser, space: Space) -> Settings:
         "blend": _number(choose.suggest_float("blend", 0.3, 1.0)),
         "reach": choose.suggest_categorical("reach", ("oracle", "edge")),
         "blind": _number(choose.suggest_float("blind", 0.0, 1.0)),
+        "disguise": _number(choose.suggest_float("disguise", 0.0, 1.0)),
+        "boost": _log(choose, "reach_factor", 0.3, 2.0),
     }
 
 
@@ -188,6 +190,8 @@ _DEFAULTS: Settings = {
     "tail": 0.1,
     "reach": "oracle",
     "blind": 0.0,
+    "disguise": 0.0,
+    "reach_factor": 1.0,
     "direction": "mean",
     "inward": "mean",
     "space": "weights",
@@ -205,6 +209,8 @@ _KNOWN: Mapping[Objective, Sequence[Settings]] = {
         {"kind": "dba", "shard_aware": False},
         {"kind": "neurotoxin", "shard_aware": False},
         {"kind": "adaptive-backdoor"},
+        {"kind": "adaptive-backdoor", "disguise": 1.0},
+        {"kind": "adaptive-backdoor", "disguise": 0.5},
         {"kind": "adaptive-backdoor", "reach": "edge", "blind": 1.0},
         {"kind": "chameleon", "shard_aware": False},
         {"kind": "edge-case", "shard_aware": False},

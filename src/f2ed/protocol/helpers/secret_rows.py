@@ -72,7 +72,8 @@ def check_rule(estimator: Estimator) -> None:
     elif not isinstance(estimator, GramRule | Mean):
         raise ConfigError(
             f"{type(estimator).title} needs the coordinates of the updates, and with helpers only their Gram matrix is "
-            "opened; use FilterL2, NoRegret, GeometricMedian, MDA, SMEA, MultiKrum, NNM over one of them, or Mean"
+            "opened; use FilterL2, Resilience, NoRegret, GeometricMedian, MDA, SMEA, MultiKrum, NNM over one of them, "
+            "or Mean"
         )
 
 

@@ -11,6 +11,7 @@ from f2ed.protocol.secagg.terms import MIN_CROWD, Terms
 __all__ = ["accept", "check"]
 
 _MOST_SHOWN = 100
+_OTHER_ROSTER = ". They hold different rosters, or different serials of one: give both the newest file"
 
 
 def check(terms: Terms) -> None:
@@ -67,7 +68,7 @@ def _derived(own: Terms, stated: Terms) -> Terms:
         if found != wanted or repr(found) != repr(wanted):  # -0.0 is equal to 0.0, and binds another context
             raise Refusal(
                 f"the server states {name} {_shown(found)} for round {stated.round}; this client's roster says "
-                f"{_shown(wanted)}"
+                f"{_shown(wanted)}{_OTHER_ROSTER if name == 'job' else ''}"
             )
     return own
 

@@ -17,10 +17,14 @@ class Desk:
 
     def put(self, name, text=""):
         """Write a file atomically."""
+        self.put_bytes(name, str(text).encode())
+
+    def put_bytes(self, name, data):
+        """Write a file of bytes atomically."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_text(str(text))
+        beside.write_bytes(data)
         beside.replace(path)
 
     def read(self, name):

@@ -32,7 +32,11 @@ def obey(message, context, call_next):
     if order == "die":
         desk.put(f"lost/{number}")
         die()
+    if order == "end-app":
+        os.kill(os.getpid(), signal.SIGKILL)
     reply = call_next(message, context)
+    if order == "end-app-after":
+        os.kill(os.getpid(), signal.SIGKILL)
     if order == "garbage":
         reply = Message(reply_content(os.urandom(5000)), reply_to=message)
     desk.record(f"wire/node_{me}", message_to_proto(reply).SerializeToString())

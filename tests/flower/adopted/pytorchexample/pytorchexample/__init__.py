@@ -1,0 +1,1 @@
+"""Images and a convolutional network, as in Flower's PyTorch quickstart."""
