@@ -111,7 +111,7 @@ def watch_records(path: Path) -> Watched:
 def run_samples(watched: Watched) -> Iterator[Sample]:
     """Yield the metrics of a deployment."""
     common = {"federation": watched.log.header.name, "records": watched.records}
-    for sample in (*_about_run(watched), *_about_rounds(watched.log), *_about_last(watched.log)):
+    for sample in (*_about_run(watched), *_about_rounds(watched), *_about_last(watched.log)):
         yield sample._replace(labels=common | dict(sample.labels))
 
 
@@ -156,11 +156,14 @@ def _described(header: RunHeader) -> dict[str, str]:
     return versions | {"estimator": header.estimator.full_kind, "mode": header.mode, "serial": serial}
 
 
-def _about_rounds(log: RunLog) -> Iterator[Sample]:
+def _about_rounds(watched: Watched) -> Iterator[Sample]:
     """Yield the counters."""
+    log, state = watched.log, watched.state
     rounds, names = log.rounds, log.header.names or {}
     yield Sample("f2ed_rounds_total", sum(each.skipped is None for each in rounds))
     attempts = sum(len(_deployed(each).attempts) for each in rounds)
+    if state is not None and all(each.round + 1 < state.round for each in rounds):
+        attempts += state.skipped  # At the round under way, of which there is no record yet.
     yield Sample("f2ed_rounds_skipped_total", attempts + sum(each.skipped is not None for each in rounds))
     for client in names or range(log.header.clients):
         labels = {"client": str(client), "name": names.get(client, "")}
