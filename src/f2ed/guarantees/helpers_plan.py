@@ -120,15 +120,14 @@ def _warnings(
     if settings.guard == "nested":
         return (_nested(settings, rounds, recovered),) if recovered > TELLING else ()
     least = clients - settings.size * 2 * malicious
-    if 2 * least < clients:
-        return (
-            (
-                f"Fixed groups of {settings.size} cost crowd: a rejected client takes {settings.size - 1} others with it, "
-                f"so {2 * malicious} rejected ones leave {max(0, least)} of {clients} in the sum, where nested sets would "
-                f"leave {clients - 2 * malicious}. Smaller groups cost less and bound less."
-            ),
-        )
-    return ()
+    if 2 * least >= clients:
+        return ()
+    cost = (
+        f"Fixed groups of {settings.size} cost crowd: a rejected client takes {settings.size - 1} others with it, so "
+        f"{2 * malicious} rejected ones leave {max(0, least)} of {clients} in the sum, where nested sets would leave "
+        f"{clients - 2 * malicious}. Smaller groups cost less and bound less."
+    )
+    return (cost,)
 
 
 def _nested(settings: HelpersProtocol, rounds: int, recovered: float) -> str:
