@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from flwr.supercore import telemetry
 from flwr.supercore.exit import ExitCode, add_exit_handler
 from flwr.supercore.exit import exit as exit_
+from flwr.supercore.exit.exit_code import EXIT_CODE_HELP
 from flwr.supernode import fleet_http_client, start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
@@ -148,7 +149,7 @@ def check_options(options: NodeOptions) -> None:
 def guard_flower(gate: Gate) -> None:
     """Put the gate into this process's Flower, and turn off what reaches other hosts."""
     replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
-    replace(exit_, "EXIT_CODE_HELP", exit_.EXIT_CODE_HELP | {ExitCode.SUPERNODE_CONNECTION_ERROR: _REJECTED})
+    replace(exit_, "EXIT_CODE_HELP", EXIT_CODE_HELP | {ExitCode.SUPERNODE_CONNECTION_ERROR: _REJECTED})
     replace(start_client_internal, "FAB_VERIFICATION_ERROR", REFUSED)
     replace(start_client_internal, "http_request_response", gate.guard(http_request_response))
     catch_up()
