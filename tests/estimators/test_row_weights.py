@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from f2ed import estimators as e
 from f2ed.core.errors import ConfigError
+from f2ed.estimators.fence import heaviest
 from tests.estimators.examples import ALL, EXTRA, name, trusted
 
 TENSORS = [4, 5]
@@ -53,7 +54,8 @@ def test_only_the_ratios_of_weights_matter_and_weights_do(rule):
 
 
 def _is_mean_of_rows(rule):
-    return not isinstance(rule, e.CenteredClipping | e.Clipping | e.MedianClipping | e.ARC | e.Sections)
+    bounded = e.Fence | e.SignVote | e.AlignIns
+    return not isinstance(rule, e.CenteredClipping | e.Clipping | e.MedianClipping | e.ARC | e.Sections | bounded)
 
 
 @pytest.mark.parametrize("rule", WEIGHTED, ids=name)
@@ -91,7 +93,7 @@ def test_rules_without_a_weighted_version_refuse_weights_by_name(rule):
 
 
 def test_a_wrapper_around_such_a_rule_refuses_them_too():
-    rule = e.NNM(f=1, inner=e.MeaMed(f=1))
+    rule = e.NNM(f=1, inner=e.Bulyan(f=1))
     assert not rule.takes_weights()
     with pytest.raises(ConfigError, match="not defined for rows of different weights"):
         estimate(rule, rows(), weights=uneven())
@@ -108,6 +110,15 @@ AS_REPEATED = {
     "nnm-filter-l2": lambda f: e.NNM(f=f, inner=e.FilterL2(f=f)),
     "sections": lambda f: e.Sections(e.FilterL2(f=f), size=4),
     "clipping": lambda _f: e.Clipping(2.0, e.Median()),
+    "mean-around-median": lambda f: e.MeaMed(f=f),
+    "fence": lambda f: e.Fence(f=f, inner=e.Mean()),
+    "fence-trim": lambda f: e.Fence(f=f, inner=e.Mean(), cut="trim"),
+    "fence-alone": lambda f: e.Fence(f=f, select=False),
+    "fence-nearest": lambda f: e.Fence(f=f, inner=e.Mean(), cut="nearest", most=0.49),
+    "hard-weights": lambda _f: e.HardWeights(e.GeometricMedian()),
+    "sign-vote": lambda _f: e.SignVote(e.Mean(), agreement=0.5),
+    "align-ins": lambda _f: e.AlignIns(),
+    "reputation": lambda _f: e.Reputation(e.GeometricMedian()),
 }
 
 
@@ -193,3 +204,48 @@ def test_no_weight_of_the_no_regret_filter_exceeds_its_cap():
     share = 1 - np.sort(weights)[-2:].sum() / weights.sum()
     assert (found[kept] <= weights[kept] / weights[kept].sum() / share * (1 + 1e-9)).all()
     assert kept.sum() == 13
+
+
+def test_the_fence_keeps_the_rows_that_got_most_for_what_they_count():
+    weights = np.array([0.2, 0.3, 0.1, 0.4])
+    # For each unit of weight: 0.1, 0.1, 0.05 and 0.4.
+    prior = np.array([2.0, 3.0, 2.0, 1.0])
+    assert heaviest(weights, 1, prior).tolist() == [3]
+    assert heaviest(weights, 3, prior).tolist() == [0, 1, 3]  # the first two got the same
+    assert heaviest(weights, 7, prior).tolist() == [0, 1, 2, 3]
+    assert heaviest(weights, 2).tolist() == [1, 3]
+
+
+def test_the_weighted_fence_by_hand():
+    X = np.array([[0.0], [1.0], [2.0], [3.0], [100.0]])
+    weights = [1, 2, 3, 2, 1]
+    # The heaviest row has 3 of 9: values that have at most a weight of 3 up to them are moved to the next.
+    assert e.Fence(f=1, select=False)(X, weights=weights).mean.tolist() == [pytest.approx(2.0)]
+    alone = e.Fence(f=1, select=False, most=0.2)(X, weights=weights).mean  # 1.8 of 9: 0 becomes 1 and 100 becomes 3
+    assert alone.tolist() == [pytest.approx((1 + 2 + 6 + 6 + 3) / 9)]
+
+
+def test_few_rows_with_much_weight_are_many_to_the_fence():
+    X, weights = rows(20), np.ones(20)
+    rule = e.Fence(f=1, select="auto")
+    assert rule(X, weights=weights + np.arange(20) / 100).stopped == "all 20 rows kept"
+    weights[4] = 6  # a quarter of the weight
+    assert rule(X, weights=weights).stopped == "a weight of 2f is removed"
+
+
+def test_a_heavy_row_that_deviates_is_rejected_by_the_wrappers():
+    X, weights = rows(20), np.ones(20)
+    X[::7] -= 6
+    X[3] += 50
+    weights[3] = 4
+    every = [e.Fence(f=1), e.Fence(f=1, inner=e.DualFilter(f=1)), e.HardWeights(e.FilterL2(f=1)), e.DualFilter(f=1)]
+    every += [e.AlignIns(), e.Reputation(e.FilterL2(f=1)), e.MedianClipping(e.Fence(f=1))]
+    for rule in every:
+        assert rule(X, weights=weights).weights[3] == 0
+
+
+def test_votes_count_by_weight():
+    X = np.array([[1.0], [1.0], [-1.0]])
+    rule = e.SignVote(e.Mean(), agreement=0.3)
+    assert rule(X).mean.tolist() == [pytest.approx(1 / 3)]
+    assert rule(X, weights=[1, 1, 2.1]).mean.tolist() == [0]

@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from f2ed.core.arrays import Array, double, namespace, to_numpy
+from f2ed.core.arrays import Array, double, like, namespace, to_numpy
 from f2ed.estimators._linalg.rows import Rows, Vector
 from f2ed.estimators.base import Estimate, Estimator
 from f2ed.estimators.gram_rule import uniform
+from f2ed.estimators.hard_weights import middle
 
 __all__ = ["AlignIns"]
 
@@ -30,23 +31,24 @@ class AlignIns(Estimator, frozen=True, tag="align-ins"):
     title = "AlignIns"
     family = "distance-based"
     paper = "Xu et al., CVPR 2025"
+    weighted = True
 
     cutoff: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
 
     def estimate(self, rows: Rows) -> Estimate:
         """Score in one pass, and combine."""
         lengths = np.sqrt(rows.distances(None))
-        deviation = np.max([_deviations(score) for score in _scores(rows, lengths)], axis=0)
+        deviation = np.max([_deviations(score, rows.prior) for score in _scores(rows, lengths)], axis=0)
         # If each score rejects what the other accepts, the row nearest both medians is left.
         kept = np.flatnonzero(deviation <= max(self.cutoff, float(deviation.min())))
-        radius = float(np.median(lengths[kept]))
-        weights = uniform(kept, rows.n)
+        radius = middle(lengths[kept], None if rows.prior is None else rows.prior[kept])
+        weights = uniform(kept, rows.n, rows.prior)
         passed = weights * np.divide(radius, lengths, out=np.ones(rows.n), where=lengths > radius)
         return Estimate(rows.combine(passed), weights, stopped=f"{rows.n - len(kept)} rows deviate")
 
 
 def _scores(rows: Rows, lengths: Vector) -> list[Vector]:
-    xp, previous = namespace(rows.matrix), rows.previous
+    xp, previous, prior = namespace(rows.matrix), rows.previous, rows.prior
 
     def work(blocks: Iterator[slice]) -> Array:
         """Add up, for each row, what agrees in sign, all of it, and the product with the previous estimate."""
@@ -55,8 +57,9 @@ def _scores(rows: Rows, lengths: Vector) -> list[Vector]:
             block = rows.block(columns)
             if not bool(xp.isfinite(block).all()):
                 continue  # the norms have found these rows already
-            majority, sizes = xp.sign(xp.sign(block).sum(0)), xp.abs(block)
-            agreeing = xp.where(xp.sign(block) == majority, sizes, xp.zeros_like(sizes)).sum(1)
+            signs, sizes = xp.sign(block), xp.abs(block)
+            majority = xp.sign(signs.sum(0) if prior is None else like(block, prior) @ signs)
+            agreeing = xp.where(signs == majority, sizes, xp.zeros_like(sizes)).sum(1)
             along = agreeing * 0 if previous is None else block @ previous[columns]
             total = total + double(xp.stack([agreeing, sizes.sum(1), along]))
         return total
@@ -68,9 +71,9 @@ def _scores(rows: Rows, lengths: Vector) -> list[Vector]:
     return scores
 
 
-def _deviations(score: Vector) -> Vector:
+def _deviations(score: Vector, prior: Vector | None) -> Vector:
     """Return how many standard deviations each score is from the median; zero where it differs by rounding alone."""
-    away = np.abs(score - np.median(score))
+    away = np.abs(score - middle(score, prior))
     away[away <= 1e-6 * np.abs(score).max()] = 0
-    spread = _TO_SIGMA * float(np.median(away))
+    spread = _TO_SIGMA * middle(away, prior)
     return np.divide(away, spread, out=np.where(away > 0, np.inf, 0.0), where=spread > 0)

@@ -29,11 +29,13 @@ class DualFilter(BoundedEstimator, frozen=True, tag="dual-filter"):
     title = "Dual filter"
     family = "spectral"
     paper = "after FilterL2, Steinhardt, 2018"
+    uses_previous = False
+    weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:
-        """Build both Gram matrices, and run the filter on their sum."""
+        """Build both Gram matrices, and run the filter on their sum. The units are those of rows that count alike."""
         f = self.tolerated(rows.n)
-        found = FilterL2(f=f).weigh(_in_scale(rows.gram) + _in_scale(standardized_gram(rows)))
+        found = FilterL2(f=f).weigh(_in_scale(rows.gram) + _in_scale(standardized_gram(rows)), rows.prior)
         return Estimate(rows.combine(found.weights), *found)
 
 

@@ -13,7 +13,8 @@ from f2ed.estimators._linalg.rows import Index, Rows
 from f2ed.estimators.base import Estimate, Weights, spread_over
 from f2ed.estimators.bounded import BoundedEstimator
 from f2ed.estimators.filter_l2 import FilterL2
-from f2ed.estimators.hard_weights import weights_of
+from f2ed.estimators.gram_rule import uniform
+from f2ed.estimators.hard_weights import per_weight, weights_of
 
 __all__ = ["Fence", "fenced", "heaviest"]
 
@@ -38,6 +39,8 @@ class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
     title = "Fence"
     family = "pre-aggregation"
     paper = "after Bulyan, El Mhamdi et al., ICML 2018"
+    uses_previous = False
+    weighted = True
 
     inner: "registry.AnyEstimator | None" = None
     cut: Cut = "winsorize"
@@ -46,39 +49,55 @@ class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
 
     def estimate(self, rows: Rows) -> Estimate:
         """Weigh the rows, then sort each column of those kept."""
-        f = self.tolerated(rows.n)
-        if not (_MANY * f >= rows.n if self.select == "auto" else self.select):
-            weights = np.full(rows.n, 1 / rows.n)
-            mean = fenced(rows, np.arange(rows.n), weights, self._drop(f, rows.n), self.cut)
+        f, prior = self.tolerated(rows.n), rows.prior
+        total, malicious = (rows.n, f) if prior is None else (float(prior.sum()), self.tolerated_weight(prior))
+        if not (_MANY * malicious >= total if self.select == "auto" else self.select):
+            every = np.arange(rows.n)
+            weights = uniform(every, rows.n, prior)
+            mean = fenced(rows, every, weights, min(malicious, self.most * total), self.cut)
             return Estimate(mean, weights, stopped=f"all {rows.n} rows kept")
         inner = self.inner or FilterL2(contamination=self.contamination, f=self.f)
         first = inner.estimate(rows)
         found = weights_of(first, "fence", inner)
-        kept = heaviest(found, rows.n - f)
+        kept = heaviest(found, total - malicious, prior)
         weights = found[kept] / found[kept].sum()
-        mean = fenced(rows, kept, weights, self._drop(f, len(kept)), self.cut)
+        left = len(kept) if prior is None else float(prior[kept].sum())
+        mean = fenced(rows, kept, weights, min(malicious, self.most * left), self.cut)
         return replace(first, mean=mean, weights=spread_over(weights, kept, rows.n))
 
-    def _drop(self, f: int, kept: int) -> int:
-        return min(f, int(self.most * kept + 1e-9))
+
+def heaviest(weights: Weights, total: float, prior: Weights | None = None) -> Index:
+    """Return the rows of largest weight for what they count, `total` of them, and those that got as much as the last.
+
+    Without `prior` every row counts as one.
+    """
+    each = per_weight(weights, prior)
+    if prior is not None:
+        each = np.round(each / each.max(), 9)  # rows that got the same differ by rounding
+    order = np.argsort(-each, kind="stable")
+    counted = np.cumsum(np.ones(len(order)) if prior is None else prior[order])
+    count = int(np.searchsorted(counted, total * (1 - 1e-12))) + 1
+    last = each[order[count - 1]]
+    return np.flatnonzero(each >= last) if last > 0 else np.sort(order[:count])
 
 
-def heaviest(weights: Weights, count: int) -> Index:
-    """Return the `count` rows of largest weight, and those with the same weight as the last of them."""
-    order = np.argsort(-weights, kind="stable")
-    last = weights[order[count - 1]]
-    return np.flatnonzero(weights >= last) if last > 0 else np.sort(order[:count])
-
-
-def fenced(rows: Rows, kept: Index, weights: Weights, drop: int, cut: Cut) -> Array:
-    """Return the mean of the kept rows with `drop` values bounded at either end of each coordinate."""
+def fenced(rows: Rows, kept: Index, weights: Weights, cut_off: float, cut: Cut) -> Array:
+    """Return the mean of the kept rows with a weight of `cut_off` bounded at either end of each coordinate."""
     some = np.maximum(weights, 1e-9 / len(weights))  # where only rejected rows are inside, they count
+    prior = None if rows.prior is None else rows.prior[kept]
+    drop = int(cut_off + 1e-9)
 
     def work(block: Array) -> Array:
-        ordered, xp = columns.sort(block), namespace(block)
+        xp = namespace(block)
         if cut == "nearest":
-            return columns.nearest(ordered, len(kept) - 2 * drop)
-        low, high = ordered[drop], ordered[-1 - drop]
+            if prior is not None:
+                return columns.weighted_nearest(block, prior, float(prior.sum()) - 2 * cut_off)
+            return columns.nearest(columns.sort(block), len(kept) - 2 * drop)
+        if prior is None:
+            ordered = columns.sort(block)
+            low, high = ordered[drop], ordered[-1 - drop]
+        else:
+            low, high = columns.weighted_bounds(block, prior, cut_off)
         if cut == "winsorize":
             return like(block, weights) @ xp.clip(block, low, high)
         inside, shares = (block >= low) & (block <= high), like(block, some)

@@ -8,11 +8,12 @@ import numpy as np
 
 import f2ed.estimators as registry
 from f2ed.core.errors import ConfigError
+from f2ed.estimators._linalg.columns import weighted_median
 from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator, Weights
 from f2ed.estimators.gram_rule import uniform
 
-__all__ = ["HardWeights", "weights_of"]
+__all__ = ["HardWeights", "middle", "per_weight", "weights_of"]
 
 
 class HardWeights(Estimator, frozen=True, tag="hard-weights"):
@@ -25,6 +26,8 @@ class HardWeights(Estimator, frozen=True, tag="hard-weights"):
     title = "Hard weights"
     family = "pre-aggregation"
     paper = "after FilterL2, Steinhardt, 2018"
+    uses_previous = False
+    weighted = True
 
     inner: "registry.AnyEstimator"
     share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
@@ -33,8 +36,20 @@ class HardWeights(Estimator, frozen=True, tag="hard-weights"):
         """Weigh, choose and combine."""
         first = self.inner.estimate(rows)
         found = weights_of(first, "hard-weights", self.inner)
-        weights = uniform(np.flatnonzero(found >= self.share * np.median(found)), rows.n)
+        each = per_weight(found, rows.prior)
+        kept = np.flatnonzero(each >= self.share * middle(each, rows.prior))
+        weights = uniform(kept, rows.n, rows.prior)
         return replace(first, mean=rows.combine(weights), weights=weights)
+
+
+def per_weight(weights: Weights, prior: Weights | None) -> Weights:
+    """Return what a row got for each unit of the weight that it counts with."""
+    return weights if prior is None else weights / prior
+
+
+def middle(values: Weights, prior: Weights | None) -> float:
+    """Return the median over the rows, by the weights that they count with."""
+    return float(np.median(values)) if prior is None else weighted_median(values, prior)
 
 
 def weights_of(first: Estimate, kind: str, inner: Estimator | None) -> Weights:

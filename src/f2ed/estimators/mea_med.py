@@ -14,8 +14,14 @@ class MeaMed(BoundedEstimator, frozen=True, tag="mea-med"):
     title = "Mean around median"
     family = "coordinate-wise"
     paper = "Xie, Koyejo and Gupta, 2018"
+    uses_previous = False
+    weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:
         """Sort each column and average the values nearest its median."""
+        prior = rows.prior
+        if prior is not None:
+            total = float(prior.sum()) - self.tolerated_weight(prior)
+            return Estimate(rows.fill(lambda block: columns.weighted_nearest(block, prior, total)))
         keep = rows.n - self.tolerated(rows.n)
         return Estimate(rows.fill(lambda block: columns.nearest(columns.sort(block), keep)))

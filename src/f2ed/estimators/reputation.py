@@ -10,7 +10,7 @@ import f2ed.estimators as registry
 from f2ed.core.errors import ConfigError
 from f2ed.estimators._linalg.rows import Rows
 from f2ed.estimators.base import Estimate, Estimator
-from f2ed.estimators.hard_weights import weights_of
+from f2ed.estimators.hard_weights import middle, per_weight, weights_of
 
 __all__ = ["Reputation"]
 
@@ -28,6 +28,8 @@ class Reputation(Estimator, frozen=True, tag="reputation"):
     title = "Reputation"
     family = "pre-aggregation"
     paper = "after FoolsGold, Fung et al., RAID 2020"
+    uses_previous = False
+    weighted = True
 
     inner: "registry.AnyEstimator"
     decay: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.9
@@ -39,8 +41,9 @@ class Reputation(Estimator, frozen=True, tag="reputation"):
         first = self.inner.estimate(rows)
         weights = weights_of(first, "reputation", self.inner)
         before = np.ones(rows.n) if rows.reputation is None else rows.reputation
-        now = np.minimum(weights / max(float(np.median(weights)), float(weights.max()) / rows.n), 1)
+        each = per_weight(weights, rows.prior)
+        now = np.minimum(each / max(middle(each, rows.prior), float(each.max()) / rows.n), 1)
         after = self.decay * before + (1 - self.decay) * now
-        left = np.where(after >= np.median(after) / 2, weights, 0.0)
+        left = np.where(after >= middle(after, rows.prior) / 2, weights, 0.0)
         weights = left / left.sum() if left.any() else weights
         return replace(first, mean=rows.combine(weights), weights=weights, reputation=after)

@@ -17,13 +17,14 @@ from flwr.serverapp.strategy import Result
 from f2ed.core.errors import ConfigError, OutageError
 from f2ed.core.spill import Spill
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
+from f2ed.deployment.logged import with_logged
 from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.run_lock import Note
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
-from f2ed.deployment.transparency import Heads, ServerLog
+from f2ed.deployment.transparency import Heads, ServerLog, log_lines
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import NO_MODEL, stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
@@ -84,7 +85,7 @@ class RunLeader:
         note: Note,
     ) -> Result:
         """Lead all rounds that are left, and return what Flower's strategies return."""
-        progress = self._resumed(initial)
+        progress = self._remembering(self._resumed(initial))
         result = Result(arrays=progress.arrays)
         metrics = recorded(evaluated(evaluation.server, progress, result))
         leader = self._leader(grid, progress)
@@ -199,6 +200,13 @@ class RunLeader:
             raise ConfigError(f"the checkpoint {path} holds the state of an inner strategy; give the same one as inner")
         _log.info("f2ed: continuing after round %s, from %s", found.round, path)
         return found
+
+    def _remembering(self, progress: Progress) -> Progress:
+        """Return the progress with every sum that the server's log names: a lost checkpoint makes nobody forget."""
+        if self._settings.log is None:
+            return progress
+        lines = log_lines(self._settings.log.file.path)
+        return progress._replace(history=with_logged(progress.history, lines, self._roster))
 
     def _leader(self, grid: Grid, progress: Progress, *, has_model: bool = True) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)

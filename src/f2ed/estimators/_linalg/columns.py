@@ -12,7 +12,7 @@ import numpy.typing as npt
 from f2ed.core.arrays import Array, like, namespace
 from f2ed.estimators._linalg.gram import NotFiniteError
 
-__all__ = ["median", "nearest", "sort", "weighted_median", "weighted_middle"]
+__all__ = ["median", "nearest", "sort", "weighted_bounds", "weighted_median", "weighted_middle", "weighted_nearest"]
 
 Vector = npt.NDArray[np.float64]
 
@@ -78,11 +78,7 @@ def weighted_middle(block: Array, weights: Vector, cut: float) -> Array:
     weight, or the mean of two where one ends there.
     """
     xp = namespace(block)
-    ordered, order = _argsort(block)
-    if not bool(xp.isfinite(ordered[[0, -1]]).all()):
-        raise NotFiniteError
-    sizes = like(block, weights)[order]
-    ends = xp.cumsum(sizes, 0)
+    ordered, sizes, ends = _weighted(block, weights)
     total = float(weights.sum())
     if 2 * cut >= total * (1 - _ROUNDING):
         half, slack = total / 2, total * _ROUNDING
@@ -93,18 +89,63 @@ def weighted_middle(block: Array, weights: Vector, cut: float) -> Array:
     return (inside * ordered).sum(0) / inside.sum(0)
 
 
+def weighted_bounds(block: Array, weights: Vector, cut: float) -> tuple[Array, Array]:
+    """Return, for each column, the smallest and the largest value with a weight of more than `cut` up to them."""
+    xp = namespace(block)
+    ordered, sizes, ends = _weighted(block, weights)
+    beyond = cut + float(weights.sum()) * _ROUNDING
+    rest = ends[-1] - ends + sizes
+    low = xp.where(ends > beyond, ordered, ordered[-1]).min(0)
+    high = xp.where(rest > beyond, ordered, ordered[0]).max(0)
+    return _values(low), _values(high)
+
+
+def weighted_nearest(block: Array, weights: Vector, total: float) -> Array:
+    """Return the mean, in each column, of the values nearest its weighted median that have this weight together.
+
+    Of two equally near the lower comes first; the last one counts in part.
+    """
+    xp = namespace(block)
+    ordered, sizes, _ = _weighted(block, weights)
+    center = weighted_middle(block, weights, float(weights.sum()) / 2)
+    order = _argsort(xp.abs(ordered - center), stable=True)[1]
+    ordered, sizes = (_taken(each, order) for each in (ordered, sizes))
+    ends = xp.cumsum(sizes, 0)
+    inside = xp.clip(xp.minimum(ends, ends * 0 + total) - (ends - sizes), 0, None)
+    return (inside * ordered).sum(0) / inside.sum(0)
+
+
 def weighted_median(values: Vector, weights: Vector) -> float:
     """Return the weighted median of a few numbers."""
     return float(weighted_middle(values[:, None], weights, float(weights.sum()) / 2)[0])
 
 
-def _argsort(block: Array) -> tuple[Array, Array]:
+def _weighted(block: Array, weights: Vector) -> tuple[Array, Array, Array]:
+    """Return the sorted values of each column, their weights, and the weights summed up to each."""
+    xp = namespace(block)
+    ordered, order = _argsort(block)
+    if not bool(xp.isfinite(ordered[[0, -1]]).all()):
+        raise NotFiniteError
+    sizes = like(block, weights)[order]
+    return ordered, sizes, xp.cumsum(sizes, 0)
+
+
+def _argsort(block: Array, *, stable: bool = False) -> tuple[Array, Array]:
     xp = namespace(block)
     if xp is not np:
-        found = xp.sort(block, dim=0)
+        found = xp.sort(block, dim=0, stable=stable)
         return found.values, found.indices
-    order = np.argsort(block, axis=0)
+    order = np.argsort(block, axis=0, kind="stable" if stable else None)
     return np.take_along_axis(block, order, axis=0), order
+
+
+def _taken(block: Array, order: Array) -> Array:
+    return np.take_along_axis(block, order, 0) if isinstance(block, np.ndarray) else block.gather(0, order)
+
+
+def _values(found: Array) -> Array:
+    """Return the values of torch's minima and maxima, which come with their places."""
+    return found if isinstance(found, np.ndarray) else found.values
 
 
 @cache

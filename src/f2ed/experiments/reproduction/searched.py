@@ -153,7 +153,7 @@ def _default(every: Sequence[Standing]) -> str:
         f"""*Median clipping + fence*: {accuracy["Median clipping + fence"]} % and
         {listed["Median clipping + fence"]} %. It comes closest: only where clients have all classes is its worst
         accuracy a little lower. But the searched backdoor gets in as well, and no search was aimed at it. Like every
-        fence it takes no weights and does not run with helpers.""",
+        fence it does not run with helpers.""",
         f"""*FilterL2, hard*: {accuracy["FilterL2, hard"]} % and {listed["FilterL2, hard"]} %. A little better in worst
         accuracy; against backdoors it is better only where clients have all classes.""",
         f"""*AlignIns*: {accuracy["AlignIns"]} % and {listed["AlignIns"]} %. It keeps the most accuracy with shards,
