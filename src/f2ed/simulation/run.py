@@ -211,7 +211,7 @@ class Simulation:
         with watch("evaluate"):
             shown = self._buffers.evaluated(model, buffers)
             score = self._evaluator.score(shown, self.data.test)
-            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown)
+            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown, state.round)
         stopping = self.experiment.early_stopping
         after = SimulationState(
             state.round + 1,

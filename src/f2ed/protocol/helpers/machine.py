@@ -140,6 +140,8 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     struck: tuple[ClientId, ...] = ()
     """Who is out for the epoch."""
     round: RoundState | None = None
+    apart: bytes = b""
+    """The digest of the round under way, where it is stored apart from this."""
 
 
 class StepInput(NamedTuple):

@@ -88,6 +88,8 @@ def _round(task: ServerTask, context: bytes, progress: Progress) -> _Talk[npt.ND
     weighed = yield from _decision(task, context, digest_, rows, shares, halves[MIXER], joint)
     admit(terms, clients, task.before, weighed.kept)
     progress.weighed = weighed
+    if task.remember is not None:
+        task.remember(weighed.kept, weighed.struck)
     reply = yield from _ask(MIXER, ask.AskMask(weighed), m.MaskedSum, "mask")
     plain = pairs.unseal(MIXER, b"mask", reply.sealed)
     if not same(hashlib.sha256(plain).digest(), weighed.mask):
