@@ -95,7 +95,7 @@ class RunLeader:
         skipped = 0
         while progress.round < num_rounds:
             config = inputs(progress.round + 1, progress.arrays)
-            note(progress.round + 1)
+            note(progress.round + 1, skipped=len(progress.attempts))
             attendance = muster(progress.following, finished=progress.round, note=note)
             if self._written:
                 leader.check_alone(progress)
@@ -109,6 +109,7 @@ class RunLeader:
                 self._publish(progress, outcome, journal, evaluation, result)
             else:
                 skipped += 1
+                note(progress.round + 1, skipped=len(progress.attempts))
                 self._check_skipped(skipped, progress)
         return result
 
