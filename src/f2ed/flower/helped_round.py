@@ -19,6 +19,7 @@ from f2ed.deployment.server_guard import GuardFile, ServerGuard
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.estimators import Estimate
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.persistent import Persistent
 from f2ed.flower.round import OpenedRound, OpenedSums, RoundStart
 from f2ed.flower.transport import Post, Posted, RoundExchange
 from f2ed.flower.wire import carried_content, request_content
@@ -102,7 +103,8 @@ class HelpedRounds(NamedTuple):
                 remember=None if self.memory is None else partial(self.memory.remember, terms),
             )
             # One conversation, in a thread of its own; meanwhile nodes that come back say hello.
-            each_alone(exchange, [Conversation(helped_mean(task), found.append)], start.meanwhile)
+            talk = Persistent(exchange, start.patience)
+            each_alone(talk, [Conversation(helped_mean(task), found.append)], start.meanwhile)
         (outcome,) = found
         return outcome
 
