@@ -61,7 +61,7 @@ class Forks:
         self, mutants: list[Mutant], *, children: int, seconds: float, budget: float, record: bool, again: bool
     ) -> None:
         self.mutants, self.children, self.budget = mutants, children, budget
-        self.record, self.again = record or not REACHED.exists(), again
+        self.record, self.again = record, again
         self.end = time.monotonic() + seconds
         self.items: dict[str, pytest.Item] = {}
         self.jobs: dict[int, Job] = {}
@@ -79,9 +79,10 @@ class Forks:
         self.quick_properties()
         gc.collect()
         gc.freeze()
+        if REACHED.exists() and not self.record:
+            self.reports = json.loads(REACHED.read_text("utf-8"))
         try:
-            if self.record:
-                self.run_alone()
+            self.run_alone([name for name in self.items if name not in self.reports])
             self.run_mutants()
         except KeyboardInterrupt:
             print("stopped; what was finished is kept")
@@ -180,10 +181,10 @@ class Forks:
                 return
             yield self.wait()
 
-    def run_alone(self) -> None:
+    def run_alone(self, tests: list[str]) -> None:
         """Run each test alone, without a mutant, however long it takes: half of it would be worth nothing."""
         end, self.end = self.end, float("inf")
-        for job, code, said in self.each((None, [name]) for name in self.items):
+        for job, code, said in self.each((None, [name]) for name in tests):
             if code == 0:
                 self.reports[job.tests[0]] = said
             else:
