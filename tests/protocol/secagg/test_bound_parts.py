@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from f2ed.deployment.hello import hello_text
+from f2ed.deployment.hello import hello_text, helper_hello_text
 from f2ed.protocol.primitives.hybrid import Encapsulated
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.messages import SignedKey
@@ -100,6 +100,10 @@ CASES = {
     "a hello": (
         hello_text,
         [("job", ["job 2"]), (1, [2]), (2, [3]), (A, [B]), (4, [5]), (b"nonce", [b"other"])],
+    ),
+    "a helper's hello": (
+        helper_hello_text,
+        [("job", ["job 2"]), (1, [2]), ("mixer", ["judge"]), (A, [B]), (b"nonce", [b"other"])],
     ),
     "an epoch key": (
         pairs.key_text,
