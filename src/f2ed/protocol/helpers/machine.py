@@ -117,6 +117,8 @@ class RoundState(_Redacted, frozen=True, kw_only=True):
     combined: bytes = b""
     """The judge: the combination of the masks."""
     kept: tuple[ClientId, ...] = ()
+    blame: tuple[bytes, ...] = ()
+    """The mixer: the keys of a blame step, after its seeds are erased."""
     replies: tuple[tuple[bytes, bytes], ...] = ()
     """Digests of the requests of this round, and the replies."""
 
