@@ -9,7 +9,7 @@ from flwr.common.constant import ErrorCode
 
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.run_lock import read_state
-from f2ed.flower import attendance
+from f2ed.flower import attendance, transport
 from f2ed.records import read
 from tests.flower.fake_grid import model, opened, server
 
@@ -186,6 +186,20 @@ def test_numbers_that_earlier_runs_used_are_on_record(federation):
     leader = server(roster)
     leader.start(grid, model(), num_rounds=2)
     assert [(each.deployed.number, each.deployed.unled) for each in leader.records] == [(3, (0, 2)), (4, None)]
+
+
+def test_deadlines_that_change_between_two_rounds_count_from_the_next(federation, monkeypatch):
+    grid, _, roster = federation()
+    seen, exchange = [], transport.RoundExchange.__init__
+
+    def watched(self, *args, **settings):
+        seen.append(settings["deadlines"].train)
+        exchange(self, *args, **settings)
+
+    monkeypatch.setattr(transport.RoundExchange, "__init__", watched)
+    leader = server(roster, on_round=lambda _: setattr(leader._run, "deadlines", transport.Deadlines(60.0, 7.0)))
+    leader.start(grid, model(), num_rounds=2)
+    assert seen[-1] == 7.0 != seen[0]
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "records"])
