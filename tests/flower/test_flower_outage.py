@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 
 import pytest
 from flwr.app import Error, Message
@@ -313,5 +314,6 @@ def test_a_clock_that_is_off_is_named(federation, caplog, off, words):
 
     nodes[2].tamper = wrong
     server(roster).start(grid, model(), num_rounds=1)
-    assert f"the clock of client 2 (client_2) is 7200 s {words} the server's" in caplog.text
+    # On a busy machine some seconds pass until the answer.
+    assert re.search(rf"the clock of client 2 \(client_2\) is 7[12]\d\d s {words} the server's", caplog.text)
     assert caplog.text.count("the clock of") <= 2
