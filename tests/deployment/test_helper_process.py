@@ -81,6 +81,8 @@ def stated(tmp_path, monkeypatch):
     Helped(tmp_path)
     write_pair(tmp_path / "mixer.key", KEYS["mixer"])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("f2ed.cli.helper.forbid_dumps", lambda: True)
+    monkeypatch.setattr("f2ed.deployment.helper_agent.key_folder", lambda state: state / "rounds")
     names = {"key": "mixer.key", "roster": "roster.json", "authority": "authority.pub", "socket": "mixer.sock"}
     return {"role": "mixer"} | {name: Path(path) for name, path in names.items()}
 

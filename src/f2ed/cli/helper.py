@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from f2ed.cli.roster_keys import Passphrase
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.agent.listener import user_id
+from f2ed.deployment.dumps import forbid_dumps
 from f2ed.deployment.helper_agent import HELPER, HelperAgent
 from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import HelperRole
@@ -54,6 +55,7 @@ def helper(
         raise ConfigError("--superlink without --root-certificates; name the CA of its certificate")
     settings = {"f2ed-key": key, "f2ed-roster": roster, "f2ed-authority": authority}
     settings |= {} if state is None else {"f2ed-state": state}
+    forbid_dumps()
     me = os.geteuid()
     uid = user_id(user) if user else me
     agent = HelperAgent(role, read_private(key, passphrase), settings, uid=uid)

@@ -9,11 +9,12 @@ from f2ed.deployment.helper_agent import HELPER, carry, greet
 from f2ed.flower.wire import carried_bytes, hello_nonce, reply_content
 from f2ed.protocol.helpers.messages import Refused, write
 
-__all__ = ["carried"]
+__all__ = ["SILENT", "carried"]
 
 _log = getLogger("f2ed.flower")
 
-_SILENT = "the helper behind this node gave no answer"
+SILENT = "the helper behind this node gave no answer"
+"""What a node says whose helper is down, or is being restarted."""
 
 
 def carried(message: Message, context: Context) -> Message:
@@ -24,7 +25,7 @@ def carried(message: Message, context: Context) -> Message:
         reply = write(Refused(str(error)))
     except ConfigError as error:
         _log.log(ERROR, "f2ed: %s", error)
-        reply = write(Refused(_SILENT))
+        reply = write(Refused(SILENT))
     return Message(reply_content(reply), reply_to=message)
 
 

@@ -22,6 +22,7 @@ from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.run_lock import Note
+from f2ed.deployment.server_guard import GuardFile
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
 from f2ed.deployment.transparency import Heads, ServerLog, log_lines
@@ -94,7 +95,7 @@ class RunLeader:
         skipped = 0
         while progress.round < num_rounds:
             config = inputs(progress.round + 1, progress.arrays)
-            note(progress.round + 1)
+            note(progress.round + 1, skipped=len(progress.attempts))
             attendance = muster(progress.following, finished=progress.round, note=note)
             if self._written:
                 leader.check_alone(progress)
@@ -108,6 +109,7 @@ class RunLeader:
                 self._publish(progress, outcome, journal, evaluation, result)
             else:
                 skipped += 1
+                note(progress.round + 1, skipped=len(progress.attempts))
                 self._check_skipped(skipped, progress)
         return result
 
@@ -241,7 +243,9 @@ class RunLeader:
         if settings.helped:
             check_plan(plan)
             assert self._settings.log is not None  # noqa: S101  such a roster names the server's key
-            return HelpedRounds(self._roster, step, plan, job, self._settings.log.file.signing_key, spill)
+            log = self._settings.log.file
+            memory = GuardFile(log.path.with_name(f"{self._roster.lineage}.guard"))
+            return HelpedRounds(self._roster, step, plan, job, log.signing_key, spill, memory)
         if spill is not None:
             spill.check_room(settings.bytes_opened(plan.coordinates))
         root_fn, zeros = self._settings.root_fn, np.zeros if spill is None else spill

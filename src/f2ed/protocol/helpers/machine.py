@@ -117,6 +117,8 @@ class RoundState(_Redacted, frozen=True, kw_only=True):
     combined: bytes = b""
     """The judge: the combination of the masks."""
     kept: tuple[ClientId, ...] = ()
+    blame: tuple[bytes, ...] = ()
+    """The mixer: the keys of a blame step, after its seeds are erased."""
     replies: tuple[tuple[bytes, bytes], ...] = ()
     """Digests of the requests of this round, and the replies."""
 
@@ -140,6 +142,8 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     struck: tuple[ClientId, ...] = ()
     """Who is out for the epoch."""
     round: RoundState | None = None
+    apart: bytes = b""
+    """The digest of the round under way, where it is stored apart from this."""
 
 
 class StepInput(NamedTuple):
