@@ -112,4 +112,3 @@ def test_every_process_is_killed_and_the_run_ends_with_all_rounds(tmp_path):
     reasons = [attempt for each in log.rounds for attempt in each.deployed.attempts]
     for reason in reasons:
         assert any(name in reason for name in ("the mixer", "the judge", "clients")), reason
-    print(f"{len(chosen)} kills of helpers, {len(reasons)} attempts skipped:", *reasons, sep="\n")
