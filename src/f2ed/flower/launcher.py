@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flwr.supercore import telemetry
-from flwr.supercore.exit import add_exit_handler
+from flwr.supercore.exit import ExitCode, add_exit_handler
+from flwr.supercore.exit import exit as exit_
+from flwr.supercore.exit.exit_code import EXIT_CODE_HELP
 from flwr.supernode import fleet_http_client, start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
@@ -38,6 +40,7 @@ from f2ed.flower.pinning import REFUSED, Gate
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 from f2ed.flower.selftest import check_flower
+from f2ed.flower.unsent_replies import catch_up
 
 __all__ = [
     "QUIET",
@@ -64,6 +67,11 @@ _PASSED = (
 )
 """Environment variables that an app gets. Others may hold secrets of the node."""
 _GRACE = 5.0
+_REJECTED = (
+    "The SuperLink did not admit this node. If its last process was killed, the SuperLink takes it for connected for "
+    "about a minute more: start it again then, as a supervisor does. If not: is its key registered (flwr supernode "
+    "register), and are both clocks right? f2ed doctor node tells."
+)
 
 
 class NodeOptions(NamedTuple):
@@ -149,8 +157,10 @@ def guard_flower(gate: Gate) -> None:
 
 
 def quiet_flower() -> None:
-    """Turn off what reaches other hosts in this process's Flower."""
+    """Turn off what reaches other hosts in this process's Flower, and mend what leaves a node silent."""
     replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
+    replace(exit_, "EXIT_CODE_HELP", EXIT_CODE_HELP | {ExitCode.SUPERNODE_CONNECTION_ERROR: _REJECTED})
+    catch_up()
     connect = fleet_http_client.FleetHttpClient.__init__
 
     def without_redirects(self: Any, *args: Any, **settings: Any) -> None:

@@ -15,7 +15,7 @@ from f2ed.audit.audit import trained_on
 from f2ed.audit.coalitions.cohort import HelpedRound, Vectors, helped_round
 from f2ed.audit.coalitions.findings import CoalitionFinding, Target
 from f2ed.audit.coalitions.imprint import imprint, read_bins
-from f2ed.audit.coalitions.kept_sums import cosines_from_sums, survivors, with_guard
+from f2ed.audit.coalitions.kept_sums import cosines_from_sums, with_guard
 from f2ed.audit.coalitions.members import label_findings, membership_findings
 from f2ed.audit.coalitions.probing import Prober, image_of, prober, shown, within_span
 from f2ed.audit.findings import interval_of_mean
@@ -25,6 +25,7 @@ from f2ed.audit.server_view import as_pixels, draw_shard
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimator
+from f2ed.guarantees.kept_sets import survivors
 from f2ed.learning import Data
 from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models import Mlp

@@ -118,6 +118,8 @@ class RoundState(_Redacted, frozen=True, kw_only=True):
     combined: bytes = b""
     """The judge: the combination of the masks."""
     kept: tuple[ClientId, ...] = ()
+    blame: tuple[bytes, ...] = ()
+    """The mixer: the keys of a blame step, after its seeds are erased."""
     replies: tuple[tuple[bytes, bytes], ...] = ()
     """Digests of the requests of this round, and the replies."""
 
@@ -141,10 +143,10 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     struck: tuple[ClientId, ...] = ()
     """Who is out for the epoch."""
     round: RoundState | None = None
-    stale: bool = False
-    """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
     apart: bytes = b""
     """The digest of the round under way, where it is stored apart from this."""
+    stale: bool = False
+    """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
 
 
 class StaleStateError(Refusal):
