@@ -49,6 +49,7 @@ def guarded(bench, monkeypatch):
         (fleet_http_client.FleetHttpClient, "__init__"),
         (flower_exit, "EXIT_CODE_HELP"),
         (start_client_internal, "_pull_and_store_message"),
+        (start_client_internal, "_push_messages"),
     ):
         monkeypatch.setattr(place, name, getattr(place, name))
     gate = bench.gate()
