@@ -31,6 +31,7 @@ __all__ = [
     "Machine",
     "Phase",
     "RoundState",
+    "StaleStateError",
     "StepInput",
     "begin_job",
     "continue_job",
@@ -144,6 +145,12 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     round: RoundState | None = None
     apart: bytes = b""
     """The digest of the round under way, where it is stored apart from this."""
+    stale: bool = False
+    """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
+
+
+class StaleStateError(Refusal):
+    """The state is an old copy: the other helper has seen a later round."""
 
 
 class StepInput(NamedTuple):
@@ -251,7 +258,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     except PeerError as error:
         if place == 0:  # The round that is under way goes on.
             return Answer(stored, write(Refused(str(error)[:500])), str(error))
-        spent = msgspec.structs.replace(state, round=None)
+        spent = msgspec.structs.replace(state, round=None, stale=state.stale or isinstance(error, StaleStateError))
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
     if (now := after.round) is not None:
