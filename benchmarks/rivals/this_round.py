@@ -26,6 +26,9 @@ class ThisRound:
     remembered: dict[str, Any] = field(default_factory=dict)
     """What the last call keeps for the next round; an attacker may have called the rule before the server."""
 
+    held_out: Any = None
+    """Images and labels that the server has, for rules that need some."""
+
     @classmethod
     def of_rows(cls, d: int) -> "ThisRound":
         """Return a round of a model of one tensor, at zero: to try a rule on a few numbers."""

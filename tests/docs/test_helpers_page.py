@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from f2ed.experiments.reproduction.helpers import helpers_by_rule
+from f2ed.experiments.reproduction.searched import searched, searched_table
 from f2ed.records import read_all
 
 ROOT = Path(__file__).parents[2]
@@ -89,3 +90,7 @@ def test_the_cosines_over_rounds_are_what_the_audit_found(label, start):
 
 def test_the_table_of_two_rules_is_what_was_run():
     assert helpers_by_rule(read_all(ROOT / "results" / "helpers_rules.jsonl.xz")) in PAGE
+
+
+def test_the_table_of_searched_attacks_is_what_was_found():
+    assert searched_table(searched(ROOT / "results", "gram_rules")).markdown() in PAGE

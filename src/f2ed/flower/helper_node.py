@@ -2,8 +2,9 @@
 
     python -P -m f2ed.flower.helper_node SUPERLINK CA SOCKET PORT [KEY]    and runs as long as its input stays open
 
-The SuperNode is Flower's own, in this process. In place of the process that would unpack and run the app of a run, a
-thread here takes each message to the helper's socket. So no code that a server sends is run beside a helper.
+The SuperNode is Flower's own, in this process, but for the step between its two exchanges with the SuperLink: in place
+of starting an app it takes each message to the helper's socket. The app of a run is not even fetched, so no code that a
+server sends is run beside a helper, and an answer does not wait for a process to start.
 """
 
 import os
@@ -14,37 +15,37 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple, final
 
-from flwr.common.constant import SubStatus
-from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
-from flwr.supercore.retry import make_simple_http_retry_invoker
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supercore.superexec import run_superexec
-from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
+from flwr.app import Message
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree
+from flwr.supercore.object_store import ObjectStore
+from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli import flower_supernode
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from flwr.supernode.nodestate import NodeState
 
 from f2ed.core.files import write_atomic
-from f2ed.deployment.helper_agent import HELPER
 from f2ed.flower.courier import carried
 from f2ed.flower.launcher import QUIET, app_command, app_environment, quiet_flower
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 
-__all__ = ["Couriers", "HelperNode", "main", "start_helper_node"]
+__all__ = ["Courier", "HelperNode", "main", "start_helper_node"]
 
 _log = getLogger("f2ed.flower")
 
-_PAUSE = 0.1
-"""Seconds between two looks for a message. A round has about nine exchanges with helpers, one after the other, and
-there are two such nodes in a federation."""
+_PAUSE, _IDLE = 0.1, 1.0
+"""Seconds between two looks for a message: in a run, and later. A round has about nine exchanges with helpers, one
+after the other, and there are two such nodes in a federation."""
+_RUNNING = 300.0
+"""Seconds after a message for which the next one is looked for often."""
 
 
 class HelperNode(NamedTuple):
@@ -81,13 +82,14 @@ def main() -> None:
     os.environ |= {"FLWR_HOME": str(home), **QUIET}
     try:
         quiet_flower()
-        replace(start_client_internal, "time", SimpleNamespace(sleep=lambda longest: time.sleep(min(longest, _PAUSE))))
-        secret = os.urandom(32)
-        write_atomic(home / "secret", secret)
-        threading.Thread(target=_serve, args=(f"{HOST}:{port}", secret, path), daemon=True).start()
+        courier = Courier(path)
+        replace(start_client_internal, "_pull_and_store_message", courier.answer)
+        replace(start_client_internal, "time", SimpleNamespace(sleep=courier.wait))
+        write_atomic(home / "secret", os.urandom(32))
         sys.argv = [
             *("flower-supernode", "--superlink", superlink, "--root-certificates", certificates),
             *("--host", HOST, "--port", port),
+            # Nothing is started to run apps.
             *("--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")),
             *(("--auth-supernode-private-key", key[0]) if key else ()),
         ]
@@ -101,83 +103,53 @@ def _watch() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _serve(address: str, secret: bytes, path: str) -> None:
-    """Take the tasks of the node in this process."""
-    os.environ["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = str(_PAUSE)
-    replace(run_superexec, "get_executor", lambda *_args, **_settings: Couriers(path))
-    replace(run_superexec, "register_signal_handlers", lambda **_settings: None)  # Only the main thread may do that.
-    try:
-        run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret)
-    finally:
-        _log.error("f2ed: the courier of this helper's node has ended; the node stops")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 @final
-class Couriers:
-    """Flower's protocol `Executor`: takes messages to a helper, in place of starting an app."""
+class Courier:
+    """Takes messages to a helper, in place of storing them for an app."""
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._last = -_RUNNING
 
-    def get_eligible_capacity(
+    def wait(self, longest: float) -> None:
+        """Wait for the next message, less long than Flower would."""
+        running = time.monotonic() - self._last < _RUNNING
+        time.sleep(min(longest, _PAUSE if running else _IDLE))
+
+    def answer(
         self,
-        supported_task_types: set[TaskType],
         *,
-        insecure: bool = False,  # noqa: ARG002  Flower's signature
-        root_certificates_path: str | None = None,  # noqa: ARG002
-    ) -> tuple[set[TaskType], set[str]]:
-        """Return the kinds of tasks that are asked for."""
-        return supported_task_types & {TaskType.CLIENT_APP}, set()
+        state: NodeState,
+        object_store: ObjectStore,
+        receive: Callable[[], tuple[Message, ObjectTree] | None],
+        pull_object: Callable[[int, str], bytes],
+        confirm_message_received: Callable[[int, str], None],
+        **_: object,
+    ) -> int | None:
+        """Answer the next message, and leave the reply where Flower looks for it; return its run, None without one.
 
-    def wait_for_capacity(
-        self,
-        task_type: TaskType | None = None,
-        *,
-        fab_hash: str | None = None,
-        insecure: bool = False,
-        root_certificates_path: str | None = None,
-    ) -> None:
-        """Return at once: a node has one message at a time."""
-
-    def launch(self, spec: ExecutionSpec) -> LaunchResult:
-        """Take a task's message to the helper, while the next one may be asked for."""
-        if spec.task_type != TaskType.CLIENT_APP:
-            return LaunchResult.failed("the node of a helper runs nothing")
-        threading.Thread(target=self._carry, args=(spec,), daemon=True).start()
-        return LaunchResult.accepted()
-
-    def reconcile(self) -> None:
-        """Do nothing: there are no processes."""
-
-    def close(self) -> None:
-        """Do nothing: there are no processes."""
-
-    def _carry(self, spec: ExecutionSpec) -> None:
-        client = RuntimeHttpClient.from_server_address(
-            server_address=spec.runtime_api_address,
-            insecure=True,
-            root_certificates=None,
-            interceptors=[
-                RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
-                RuntimeTokenHttpInterceptor(spec.token),
-            ],
-            retry_invoker=make_simple_http_retry_invoker(),
-        )
-        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
-        heartbeat.start()
-        context, ended = None, SubStatus.FAILED
+        It has the signature of Flower's own function. Whatever fails, the node goes on: the server asks again.
+        """
         try:
-            message, context, _, _ = pull_task_input(client)
-            context.node_config = {HELPER: self._path}
-            push_message(client, carried(message, context), context)
-            ended = SubStatus.COMPLETED
+            found = receive()
+            if found is None:
+                return None
+            self._last = time.monotonic()
+            head, tree = found
+            run, node = head.metadata.run_id, head.metadata.dst_node_id
+            message = pull_and_inflate_object_from_tree(
+                tree, partial(pull_object, run), partial(confirm_message_received, run), return_type=Message
+            )
+            message.metadata.__dict__["_message_id"] = tree.object_id
+            TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, 0
+            state.record_message_processing_start(tree.object_id)
+            reply = carried(message, self._path, run=run, node=node)
+            state.record_message_processing_end(tree.object_id)
+            start_client_internal._insert_message(reply, state, object_store)  # noqa: SLF001  as Flower does it
         except Exception as error:  # noqa: BLE001  no message ends the node
             _log.error("f2ed: a message to the helper failed", exc_info=error)
-        finally:
-            push_task_output(client, context, ended, "")
-            heartbeat.stop()
-            client.close()
+            return None
+        return run
 
 
 if __name__ == "__main__":

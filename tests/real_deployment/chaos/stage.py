@@ -13,7 +13,7 @@ from pathlib import Path
 from f2ed.core.errors import PeerError
 from f2ed.deployment.run_lock import read_state
 from f2ed.flower.local_deployment import Deployment
-from f2ed.flower.processes import descendants
+from f2ed.flower.processes import descendants, environment
 from f2ed.records import read
 from tests.real_deployment.federation import APP, Desk
 
@@ -77,7 +77,12 @@ class Stage(Deployment):
     def command(self, *words):
         """Run f2ed, as the authority or an operator would."""
         done = subprocess.run(
-            [*self.f2ed, *words], capture_output=True, text=True, check=False, env=self._environment(), cwd=self.folder
+            [*self.f2ed, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(self.folder),
+            cwd=self.folder,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -246,7 +251,7 @@ class Stage(Deployment):
         given = ("--roster", str(self.roster_path), "--authority", "authority.pub", *tls)
         words = [*self.f2ed, "doctor", "server", *given, "--superlink", self.control_address]
         found = subprocess.run(
-            words, capture_output=True, text=True, check=False, env=self._environment(), cwd=self.folder
+            words, capture_output=True, text=True, check=False, env=environment(self.folder), cwd=self.folder
         )
         self.hear(f"run {self.run_number} has not begun after {_PENDING:g} s; the doctor says: {found.stdout}")
         if "restart the SuperLink" in found.stdout:
@@ -263,7 +268,7 @@ class Stage(Deployment):
     def stop_run(self):
         """Stop the run, as `flwr stop` does."""
         words = [*self.flwr, "stop", self.run_number, "trial"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=self._environment())
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment(self.folder))
         self.hear(f"flwr stop: {done.returncode} {(done.stdout + done.stderr).strip()[-300:]}")
 
     def close(self):
