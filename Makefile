@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-browser test-deployment test-gpu test-nightly mutants lint style types layers format hooks bench docs release-check clean
+.PHONY: help demo test test-browser test-deployment soak test-gpu test-nightly mutants lint style types layers format hooks bench docs release-check clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -59,6 +59,9 @@ test-browser: $(VENV)/.browser ## test the report page in Chromium (installed wh
 
 test-deployment: $(VENV)/.deployment ## start real processes with TLS and test them (minutes)
 	$(BIN)/pytest tests/real_deployment
+
+soak: $(VENV)/.deployment ## 30 real nodes under kill -9, wrong clocks, full disks and new rosters; SOAK='--nodes 8 --shards 2 --seed 7'
+	$(BIN)/python -m tests.real_deployment.chaos.soak $(SOAK)
 
 test-gpu: $(VENV)/.dev ## run the estimators' tests on a GPU (they are skipped without one)
 	$(BIN)/pytest tests/estimators/test_on_gpu.py

@@ -40,6 +40,8 @@ def main():
                 raise SystemExit("\n".join(lines[-30:]))
             found = json.loads(out.read_text())
             plain, ours = found["fedavg"], found["f2ed"]
+            if any(opened != 2 for opened in found["opened"]):
+                raise SystemExit(f"shards that opened, by round: {found['opened']}; all must")
             one, other = statistics.median(plain["seconds"]), statistics.median(ours["seconds"])
             ratios = [b / a for a, b in zip(plain["seconds"], ours["seconds"], strict=True)]
             print(

@@ -2,15 +2,13 @@
 
     python benchmarks/server_memory.py [--coordinates 100000000] [--shards 25] [--budget 1000000000] [--folder .]
 
-One process leads the rounds as a deployed server does: sums of uploads, means, FilterL2, the next model. The clients
-are files of words, read one at a time, so nothing of their training is counted; neither is Flower's transport, nor a
-checkpoint. The peak is the process's resident memory, pages of mapped files included. The second round has the step of
-the first as the place to start from.
+One process leads the rounds as a deployed server does: sums of uploads, means, FilterL2, the next model, its
+checkpoint. The clients are files of words, read one at a time, so nothing of their training is counted; neither is
+Flower's transport. The peak is the process's resident memory in that round, pages of mapped files included.
 """
 
 import argparse
 import json
-import resource
 import struct
 import subprocess
 import sys
@@ -25,10 +23,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from f2ed import FilterL2
-from f2ed.core.spill import Spill
+from f2ed.core.spill import spill_beside
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.roster import round_task
 from f2ed.flower.arrays import moved, update_plan
+from f2ed.flower.checkpoint import Progress, save
 from f2ed.protocol.aggregation import ServerStep, StepState, shard_means
 from f2ed.protocol.secagg import read_request, write
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload
@@ -66,7 +65,7 @@ def reply(request, task, path):
 def lead(folder, coordinates, shards, budget, rounds):
     """Lead rounds; print the peak in bytes after each, and its seconds."""
     roster = roster_from(f"test:{MEMBERS * shards}/{shards}")
-    zeros = np.zeros if budget is None else Spill(budget, folder)
+    zeros = np.zeros if budget is None else spill_beside(None, budget=budget, folder=folder)
     gate = nullcontext() if budget is None else Lock()
     sizes = [len(each) for each in np.array_split(np.empty(coordinates, np.int8), ARRAYS)]
     arrays = ArrayRecord({f"array_{k}": Array(np.ones(size, np.float32)) for k, size in enumerate(sizes)})
@@ -74,6 +73,7 @@ def lead(folder, coordinates, shards, budget, rounds):
     step, state = ServerStep(FilterL2(contamination=0.1), tensors=plan.sizes), StepState()
     for round_ in range(rounds):
         since = time.perf_counter()
+        Path("/proc/self/clear_refs").write_text("5")  # Forget the peak of memory so far.
         task = round_task(roster, "memory", round_, model=bytes(32), coordinates=coordinates)
         task = msgspec.structs.replace(task, secure=False)
 
@@ -88,8 +88,15 @@ def lead(folder, coordinates, shards, budget, rounds):
         result = step(means, state, round_=round_)
         arrays, state = moved(arrays, result.step, plan), result.state
         del means, result
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        save(folder / "checkpoint", Progress(round_ + 1, arrays, 0, state), roster=roster.name)
+        peak = peak_of_round()
         print(json.dumps({"round": round_ + 1, "peak": peak, "seconds": time.perf_counter() - since}), flush=True)
+
+
+def peak_of_round():
+    """Return the most memory that was resident since the peak was forgotten, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
 
 def main():
@@ -97,7 +104,7 @@ def main():
     parser.add_argument("--coordinates", type=int, default=100_000_000)
     parser.add_argument("--shards", type=int, default=25)
     parser.add_argument("--budget", type=int, default=1_000_000_000, help="bytes")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--no-budget", action="store_true", help="keep all in memory, for comparison")
     parser.add_argument("--folder", type=Path, default=Path(), help="on a disk with room for the files")
     parser.add_argument("--quick", action="store_true", help="a small model")

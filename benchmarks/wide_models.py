@@ -12,8 +12,9 @@ same weights, with the data in the device's memory:
               shortest round after the first counts, with its transport of arrays
     cohort    `f2ed.learning.Cohort`
 
-each in float32 and with TF32 allowed. *Share of peak* is the arithmetic of all convolutions and dense layers, forward
-and backward, over the time, as a share of what one large matrix product reaches in the same precision in the same run.
+each in float32, with TF32 allowed, and in bfloat16 with float32 weights (an app's autocast). *Share of peak* is the
+arithmetic of all convolutions and dense layers, forward and backward, over the time, as a share of what one large
+matrix product reaches in the same precision in the same run.
 """
 
 import argparse
@@ -34,11 +35,10 @@ from torch.nn.functional import cross_entropy
 
 from f2ed.learning import Cohort, Training, TrainingJob, flatten
 from f2ed.learning.client import ClientData
-from f2ed.learning.fast import batched
 from f2ed.learning.models import ResNet18
 
 SHAPE, CLASSES = (3, 32, 32), 10
-PRECISIONS = (None, "tf32")
+PRECISIONS = (None, "tf32", "bf16")
 TARGET = 5.0
 """The cohort should be so many times as fast as the loop."""
 
@@ -54,12 +54,14 @@ def pool(args):
 
 
 @contextmanager
-def tf32(allowed):
+def lowered(precision):
+    """Let torch multiply in this precision, as an app would."""
     before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    torch.backends.cudnn.allow_tf32 = allowed
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cudnn.allow_tf32 = precision is not None
+    torch.set_float32_matmul_precision("highest" if precision is None else "high")
     try:
-        yield
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            yield
     finally:
         torch.backends.cudnn.allow_tf32 = before[0]
         torch.set_float32_matmul_precision(before[1])
@@ -108,11 +110,12 @@ def operations(model, device):
     return 3 * sum(found)
 
 
-def matrix_rate(args, allowed):
+def matrix_rate(args, precision):
     """Return the operations per second of one large matrix product."""
     side = 8192 if args.device == "cuda" else 512
     one = torch.randn(side, side, device=args.device)
-    with tf32(allowed):
+    one = one.bfloat16() if precision == "bf16" else one
+    with lowered(precision):
         for _ in range(3):
             one @ one
         repeats = 10
@@ -137,7 +140,7 @@ def flower_round(args, precision):
             data["it"] = pool(args)
         model = build(args)
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        with tf32(precision == "tf32"):
+        with lowered(None if precision == "float32" else precision):
             trained = train_plainly(model.to(args.device), *data["it"], args)
         arrays = ArrayRecord({name: value.cpu() for name, value in trained.state_dict().items()})
         metrics = MetricRecord({"num-examples": args.size})
@@ -168,27 +171,22 @@ def measure(args):
     data = ClientData(images, torch.arange(args.size, device=args.device), labels)
     found = []
     for precision in PRECISIONS if args.device == "cuda" else (None,):
-        peak = matrix_rate(args, precision == "tf32")
+        peak = matrix_rate(args, precision)
         figures = {}
-        with tf32(precision == "tf32"):
+        with lowered(precision):
             by_loop(model, args, 1)
             figures["loop"] = timed(lambda: by_loop(model, args, args.loop_clients), args.device) / args.loop_clients
         if args.flower:
             figures["flower"] = in_fresh_process(args, precision) / args.loop_clients
-        for lanes in args.lanes:
-            batched._LANES = lanes  # noqa: SLF001  to find the best
-            cohort = Cohort(model, device=args.device)
-            jobs = [TrainingJob(client, data, settings(args, precision)) for client in range(args.clients)]
-            start = flatten(model)
+        cohort = Cohort(model, device=args.device)
+        jobs = [TrainingJob(client, data, settings(args, precision)) for client in range(args.clients)]
+        start = flatten(model)
 
-            def train(cohort=cohort, jobs=jobs, start=start):
-                cohort(start, jobs, seed=0, round_=0)
+        def train(cohort=cohort, jobs=jobs, start=start):
+            cohort(start, jobs, seed=0, round_=0)
 
-            train()
-            figures[f"cohort, {lanes} streams" if cohort.path == "in turn" else f"cohort, {cohort.path}"] = (
-                min(timed(train, args.device) for _ in range(2)) / args.clients
-            )
-            del cohort, train
+        train()
+        figures[f"cohort, {cohort.path}"] = min(timed(train, args.device) for _ in range(2)) / args.clients
         for name, seconds in figures.items():
             rate = work * args.size / seconds
             found.append(
@@ -229,7 +227,6 @@ def main():
     parser.add_argument("--size", type=int, default=500, help="images per client")
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--lanes", type=int, nargs="+", default=[8], help="clients on streams at the same time")
     parser.add_argument("--flower", action="store_true")
     parser.add_argument("--flower-alone", default="", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true")

@@ -10,25 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from f2ed.core.errors import ConfigError, F2edError, MissingExtra, OutageError, PeerError, Refusal
-from f2ed.estimators import (
-    Bulyan,
-    Estimate,
-    FilterL2,
-    GeometricMedian,
-    GramStream,
-    Krum,
-    Mean,
-    Median,
-    MultiKrum,
-    TrimmedMean,
-)
-from f2ed.guarantees import plan_shards
-from f2ed.protocol.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
-from f2ed.protocol.dp import Noise
-from f2ed.protocol.quantization.encoding import Encoding
-from f2ed.protocol.sharding import Assignment, assign_shards
 
 if TYPE_CHECKING:
+    from f2ed.estimators import (
+        Bulyan,
+        Estimate,
+        FilterL2,
+        GeometricMedian,
+        GramStream,
+        Krum,
+        Mean,
+        Median,
+        MultiKrum,
+        TrimmedMean,
+    )
+    from f2ed.guarantees import plan_shards
+    from f2ed.protocol.aggregation import Audit, Exchange, Protocol, Task, robust_secure_mean
+    from f2ed.protocol.dp import Noise
+    from f2ed.protocol.quantization.encoding import Encoding
+    from f2ed.protocol.sharding import Assignment, assign_shards
     from f2ed.simulation import Experiment, Run, simulate
 
 __version__ = "0.1.0.dev0"
@@ -67,13 +67,47 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "f2ed.estimators": (
+        "Bulyan",
+        "Estimate",
+        "FilterL2",
+        "GeometricMedian",
+        "GramStream",
+        "Krum",
+        "Mean",
+        "Median",
+        "MultiKrum",
+        "TrimmedMean",
+    ),
+    "f2ed.guarantees": ("plan_shards",),
+    "f2ed.protocol.aggregation": ("Audit", "Exchange", "Protocol", "Task", "robust_secure_mean"),
+    "f2ed.protocol.dp": ("Noise",),
+    "f2ed.protocol.quantization.encoding": ("Encoding",),
+    "f2ed.protocol.sharding": ("Assignment", "assign_shards"),
+}
+"""Where the names are that need no optional dependency; they are imported on first use, so that a command starts fast
+and can be interrupted at once."""
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = {"core", "estimators", "guarantees", "protocol", "records"}
+
+
 def __getattr__(name: str) -> Any:
-    """Import what needs an optional dependency on first use."""
+    """Import a name on first use."""
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    if name in _ROOMS:
+        return import_module(f"f2ed.{name}")
     if name in {"Experiment", "Run", "simulate"}:
         return getattr(_optional("f2ed.simulation", extra="train"), name)
     if name == "flower":
         return _optional("f2ed.flower", extra="flower")
     raise AttributeError(f"module 'f2ed' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what there is, imported or not."""
+    return sorted({*globals(), *__all__})
 
 
 def _optional(module: str, *, extra: str) -> Any:

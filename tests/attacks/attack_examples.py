@@ -26,6 +26,8 @@ EXAMPLES = {
     a.Chameleon: a.Chameleon(),
     a.EdgeCase: a.EdgeCase(source=3),
     a.Semantic: a.Semantic(source=3),
+    a.A3FL: a.A3FL(),
+    a.IBA: a.IBA(),
 }
 MEMBERS = get_args(a.AnyAttack)
 ALL = list(EXAMPLES.values())

@@ -99,11 +99,19 @@ class Softmax:
 
     def gradient(self, weights, images, labels):
         flat = images.reshape(len(images), -1)
+        return (self._errors(weights, images, labels).T @ flat / len(labels)).reshape(-1)
+
+    def slopes(self, images, labels, *, model=None):
+        weights = self.model if model is None else model
+        errors = self._errors(weights, images, labels)
+        return (errors @ weights.reshape(self.classes, -1)).reshape(images.shape).astype(np.float32)
+
+    def _errors(self, weights, images, labels):
         scores = self.scores(weights, images)
         shares = np.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         shares[np.arange(len(labels)), labels] -= 1
-        return (shares.T @ flat / len(labels)).reshape(-1)
+        return shares
 
     def scores(self, weights, images):
         return images.reshape(len(images), -1) @ weights.reshape(self.classes, -1).T
@@ -145,4 +153,5 @@ def clients(attack, *, malicious=MALICIOUS, seed=0, current=3, palette=PLAIN):
         goal=attack.goal(evaluation(palette=palette)),
         round=current,
         rng=np.random.default_rng(seed + 1),
+        slopes=train.slopes,
     )

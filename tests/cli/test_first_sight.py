@@ -93,6 +93,26 @@ def test_with_cli_alone_the_help_and_the_planner_work(tmp_path):
     assert planned.returncode == 0, planned.stderr
 
 
+INTERRUPTED = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"msgspec", "numpy", "cryptography", "cyclopts"}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["f2ed", "plan", "--clients", "10"]
+from f2ed.cli import main
+main()
+"""
+
+
+def test_an_interrupt_while_f2ed_itself_is_imported_ends_with_a_sentence():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "f2ed: interrupted\n")
+
+
 def test_an_interrupt_while_commands_load_ends_without_a_traceback(monkeypatch):
     from f2ed.cli import main
 

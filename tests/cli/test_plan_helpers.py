@@ -28,6 +28,12 @@ def test_json_is_for_programs(capsys):
     assert json.loads(capsys.readouterr().out)["worst_crowd"] == 84
 
 
+def test_it_warns_of_nested_sets_over_many_rounds(capsys):
+    assert run("--protocol helpers --clients 100 --malicious 8 --guard nested --rounds 60") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Warning: Nested sets: after 60 rounds" in shown
+
+
 def test_what_is_about_shards_is_refused():
     with pytest.raises(ConfigError, match="--protocol helpers has no shards, samples or noise"):
         app("plan --protocol helpers --clients 100 --malicious 8 --shards 25")

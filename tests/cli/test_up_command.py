@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 import numpy as np
 from flwr.app import ArrayRecord
 
-from f2ed import ConfigError
+from f2ed import ConfigError, Mean
 from f2ed.cli.up import _terminated_like_interrupted, up
 from f2ed.core.errors import PeerError
 from f2ed.flower.checkpoint import Progress, save
@@ -71,6 +71,45 @@ def test_an_app_may_say_how_many_nodes_and_shards_it_wants(tmp_path, monkeypatch
     )
     with pytest.raises(ConfigError, match="it may state nodes and shards"):
         up(tmp_path)
+
+
+def test_helpers_are_three_operators_and_the_app_gets_the_servers_key(monkeypatch, tmp_path):
+    asked = {}
+
+    class Fake:
+        def __init__(self, _place, **given):
+            asked.update(given)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def run(self, _app, settings):
+            asked.update(settings)
+            yield from ()
+
+    monkeypatch.setattr("f2ed.cli.up.Deployment", Fake)
+    with pytest.raises(ConfigError, match="the app left no records"):
+        up(EXAMPLE, protocol="helpers", nodes=12, rule="mean", clip_norm=3.0, folder=tmp_path / "kept")
+    assert (asked["nodes"], asked["shards"]) == (12, 4)
+    assert (asked["helpers"].settings.size, asked["helpers"].rule, asked["helpers"].clip_norm) == (3, Mean(), 3.0)
+    assert asked["f2ed-server-key"] == str(tmp_path / "kept" / "server" / "server.key")
+
+
+@pytest.mark.parametrize(
+    ("app", "given", "wrong"),
+    [
+        (EXAMPLE, {"shards": 2}, "--shards 2 with --protocol helpers"),
+        (EXAMPLE, {"nodes": 5}, "use --nodes 6"),
+        (EXAMPLE, {"rule": "median"}, "coordinates"),
+        (EXAMPLE.parent / "05_flower_malicious", {}, "the app has no setting f2ed-server-key"),
+    ],
+)
+def test_what_does_not_work_with_helpers_is_refused(app, given, wrong):
+    with pytest.raises(ConfigError, match=wrong):
+        up(app, protocol="helpers", **given)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -45,6 +45,7 @@ class Helped:
     def agent(self, role):
         settings = {"f2ed-key": self.folder / f"{role}.key", "f2ed-roster": self.path}
         settings |= {"f2ed-authority": self.folder / "authority.pub", "f2ed-state": self.folder / role}
+        settings |= {"f2ed-keys": self.folder / role / "rounds"}
         return HelperAgent(role, KEYS[role], settings, uid=os.geteuid())
 
     def memory(self, role):

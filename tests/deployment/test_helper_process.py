@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from f2ed.cli.helper import helper
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.helper_agent import HelperAgent, carry
 from f2ed.deployment.keyfiles import write_pair
 from tests.deployment.test_helper_agent import KEYS, Helped
@@ -81,6 +81,8 @@ def stated(tmp_path, monkeypatch):
     Helped(tmp_path)
     write_pair(tmp_path / "mixer.key", KEYS["mixer"])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("f2ed.cli.helper.forbid_dumps", lambda: True)
+    monkeypatch.setattr("f2ed.deployment.helper_agent.key_folder", lambda state: state / "rounds")
     names = {"key": "mixer.key", "roster": "roster.json", "authority": "authority.pub", "socket": "mixer.sock"}
     return {"role": "mixer"} | {name: Path(path) for name, path in names.items()}
 
@@ -99,6 +101,37 @@ def test_a_role_that_the_key_does_not_have_is_refused(stated):
 def test_an_unknown_user_is_refused(stated):
     with pytest.raises(ConfigError, match="there is no user nobody-here"):
         helper(**stated, user="nobody-here", first=True)
+
+
+def test_a_superlink_without_its_certificate_is_refused(stated):
+    with pytest.raises(ConfigError, match="--superlink without --root-certificates"):
+        helper(**stated, superlink="127.0.0.1:1", first=True)
+
+
+def test_it_ends_with_its_node(stated, monkeypatch):
+    pytest.importorskip("flwr")
+    started = []
+
+    class Ended:
+        def __init__(self, command, **settings):
+            started.append((command, settings["stdin"]))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def wait(self):
+            return 3
+
+    monkeypatch.setattr(HelperAgent, "listen", lambda *_given, **_named: None)
+    monkeypatch.setattr(subprocess, "Popen", Ended)
+    with pytest.raises(PeerError, match="the node of this mixer ended with status 3"):
+        helper(**stated, superlink="127.0.0.1:1", root_certificates=Path("ca.crt"), port=7, first=True)
+    ((command, stdin),) = started
+    assert command[-4:] == ["127.0.0.1:1", str(Path("ca.crt").resolve()), str(Path("mixer.sock").resolve()), "7"]
+    assert stdin == subprocess.PIPE
 
 
 def test_it_says_what_its_node_needs(stated, capsys, monkeypatch):

@@ -70,6 +70,17 @@ def test_counters_add_up_the_rounds_and_gauges_show_the_last(run):
     assert (found["f2ed_running",], found["f2ed_finished",], found["f2ed_waiting",]) == (0, 0, 0)
 
 
+def test_attempts_at_the_round_under_way_are_counted_once(run):
+    with sole_run([run], 5) as note:
+        note(3, skipped=2)
+        note(3, "2 of 5 shards")
+        assert values(run)["f2ed_rounds_skipped_total",] == 1 + 2
+        note(2, skipped=2)
+        assert values(run)["f2ed_rounds_skipped_total",] == 1, "the record of a finished round has its attempts"
+        note(3)
+        assert values(run)["f2ed_rounds_skipped_total",] == 1
+
+
 def test_names_are_escaped(run):
     assert r'name="be\"ta"' in exposition(run_samples(watch_records(run)))
     assert exposition([Sample("f2ed_loss", float("inf"))]).splitlines()[-1] == "f2ed_loss +Inf"

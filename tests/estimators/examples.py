@@ -23,7 +23,7 @@ EXAMPLES = {
     e.NoRegret: e.NoRegret(0.2),
     e.MDA: e.MDA(0.2),
     e.SMEA: e.SMEA(0.2),
-    e.Resilience: e.Resilience(contamination=0.2),
+    e.Resilience: e.Resilience(contamination=0.2, flatten=(0.5,)),
     e.MoNNA: e.MoNNA(0.2),
     e.DnC: e.DnC(0.2),
     e.Sections: e.Sections(e.FilterL2(0.2), size=7),
@@ -57,8 +57,7 @@ EXTRA = [
     e.Fence(contamination=0.2, inner=e.HardWeights(e.FilterL2(0.2))),
     e.Fence(contamination=0.2, inner=e.Reputation(e.FilterL2(0.2))),
     e.SignVote(e.Median(), below="reverse"),
-    e.Resilience(contamination=0.2, first="filter"),
-    e.Resilience(contamination=0.2, second="cosine"),
+    e.Resilience(contamination=0.2, flatten=()),
 ]
 
 

@@ -293,3 +293,17 @@ def test_one_malicious_row_moves_the_mean_anywhere():
     X = rows()
     X[0] = 1e12
     assert np.linalg.norm(e.Mean()(X).mean) > 1e10
+
+
+@EVERY
+def test_a_rule_that_does_without_the_last_estimate_never_reads_it(rule):
+    X = rows()
+    far = np.full(X.shape[1], 1e3)
+    same = estimate(rule, X).mean.tobytes() == estimate(rule, X, previous=far).mean.tobytes()
+    assert same or rule.needs_previous()
+
+
+def test_rules_around_one_that_reads_the_last_estimate_need_it_too():
+    assert [rule.title for rule in ALL if rule.needs_previous()] == ["Centered clipping", "AlignIns"]
+    assert e.NNM(contamination=0.1, inner=e.CenteredClipping()).needs_previous()
+    assert not e.NNM(contamination=0.1, inner=e.FilterL2(contamination=0.1)).needs_previous()

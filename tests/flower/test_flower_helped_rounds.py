@@ -190,3 +190,22 @@ def test_arrays_with_clips_of_their_own_are_refused_before_the_first_round(tmp_p
     with pytest.raises(ConfigError, match="judged together and clipped alike"):
         lead(it)
     assert not it.grid.sent
+
+
+def test_metrics_count_clients_and_what_helpers_were_sent(tmp_path):
+    from f2ed.deployment.metrics import run_samples, watch_records
+
+    it = HelpedNodes(tmp_path)
+    gone = it.roster.groups[0].members[0]
+    it.clients[gone].connected = False
+    lead(it, wait_for_nodes=0)
+    found = {
+        (each.name, each.labels.get("client"), each.labels.get("helper")): each.value
+        for each in run_samples(watch_records(tmp_path / "run.jsonl"))
+    }
+    assert found["f2ed_clients_compared", None, None] == 5
+    assert found["f2ed_crowd", None, None] == 3
+    rejected = {client: found["f2ed_client_rejected_total", str(client), None] for client in range(6)}
+    assert rejected == {c: int(c in it.roster.groups[0].members and c != gone) for c in range(6)}
+    assert found["f2ed_relayed_bytes_total", None, "mixer"] > 0
+    assert not [name for name, *_ in found if name.startswith("f2ed_shard")]

@@ -31,10 +31,11 @@ MASTER = os.urandom(32)
 class Deployment:
     """Four clients and a server, all of which keep logs."""
 
-    def __init__(self, folder, **roster):
+    def __init__(self, folder, *, fields=None, **roster):
         self.folder = folder
         write_pair(folder / "server.key", MASTER)
-        self.roster, settings = real_roster(folder, 4, shards=1, fields={"server": public_key(MASTER)}, **roster)
+        given = {"server": public_key(MASTER)} | (fields or {})
+        self.roster, settings = real_roster(folder, 4, shards=1, fields=given, **roster)
         self.nodes = [Node(client, user_app(), settings[client]) for client in range(4)]
         self.records = folder / "run.jsonl"
 

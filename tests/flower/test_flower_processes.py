@@ -10,9 +10,14 @@ import pytest
 
 from f2ed import ConfigError
 from f2ed.core.errors import PeerError
+from f2ed.deployment.keyfiles import read_private
+from f2ed.deployment.roster import check_countersigned
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
 from f2ed.flower.run_status import check_status
+from f2ed.flower.trial_roster import TrialHelpers
+from f2ed.protocol.helpers import HelpersProtocol
+from f2ed.protocol.secagg import public_key
 
 APP = Path(__file__).parents[1] / "real_deployment" / "app"
 
@@ -48,6 +53,21 @@ def test_a_node_is_replaced_only_while_there_are_spare_keys(tmp_path):
     deployment = Deployment(tmp_path, nodes=3, shards=1, min_crowd=3, app=APP)
     with pytest.raises(ConfigError, match="no spare key is left"):
         deployment.replace_node(0)
+
+
+def test_the_helpers_of_a_trial_are_operators_with_folders_and_keys_of_their_own(tmp_path):
+    settings = HelpersProtocol(size=3)
+    deployment = Deployment(tmp_path, nodes=6, shards=2, min_crowd=3, app=APP, helpers=TrialHelpers(settings))
+    check_countersigned(deployment.roster)
+    parties = {each.role: each.key for each in deployment.roster.helpers.parties}
+    parties["server"] = deployment.roster.server
+    for role, key in parties.items():
+        assert public_key(read_private(tmp_path / role / f"{role}.key")) == key
+        assert (tmp_path / role).stat().st_mode & 0o77 == 0
+    assert sorted(each.name for each in (tmp_path / "nodes").glob("node_[67]")) == ["node_6", "node_7"]
+    deployment.approve(APP)
+    check_countersigned(deployment.roster)
+    assert deployment.roster.serial == 2
 
 
 @pytest.mark.parametrize("name", ["f2ed.deployment", "f2ed.flower"])

@@ -15,6 +15,8 @@ pytest.importorskip("flwr")
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.common.constant import ErrorCode
 from flwr.supercore.constant import TaskType
+from flwr.supercore.exit import exit as flower_exit
+from flwr.supercore.exit.exit_code import EXIT_CODE_HELP
 from flwr.supercore.fab import Fab
 from flwr.supernode import fleet_http_client, start_client_internal
 
@@ -45,6 +47,9 @@ def guarded(bench, monkeypatch):
         (start_client_internal, "FAB_VERIFICATION_ERROR"),
         (start_client_internal, "http_request_response"),
         (fleet_http_client.FleetHttpClient, "__init__"),
+        (flower_exit, "EXIT_CODE_HELP"),
+        (start_client_internal, "_pull_and_store_message"),
+        (start_client_internal, "_push_messages"),
     ):
         monkeypatch.setattr(place, name, getattr(place, name))
     gate = bench.gate()
@@ -60,6 +65,12 @@ def test_an_approved_app_is_stored_and_gets_a_task(bench):
     state = bench.send(bench.app)
     assert runs(state, bench.app)
     assert errors(state) == []
+
+
+@pytest.mark.usefixtures("guarded")
+def test_a_node_that_is_not_admitted_is_told_that_its_last_process_may_count_as_connected():
+    assert "for about a minute more" in flower_exit.EXIT_CODE_HELP[305]
+    assert set(flower_exit.EXIT_CODE_HELP) == set(EXIT_CODE_HELP)
 
 
 def test_a_strangers_app_is_refused_before_it_is_stored(bench, stranger, caplog):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from f2ed.attacks import Examples, ProximalTerm, TrainingOverrides
 from f2ed.learning.client import TrainingJob
@@ -24,6 +25,9 @@ def train():
 @pytest.fixture
 def work():
     return [job for job in jobs(TRAINING) if job.client in {2, 4}]
+
+
+WITH_DROPOUT = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3))
 
 
 def examples(work):
@@ -79,3 +83,16 @@ def test_the_honest_schedule_has_no_gaps():
 def test_an_attack_trains_with_the_optimizer_it_asks_for(honest, asked, expected):
     settled = _with_overrides(Training(**honest), TrainingOverrides(**asked))
     assert (settled.optimizer, settled.momentum) == expected
+
+
+def test_slopes_are_the_gradients_of_the_loss_with_respect_to_the_images():
+    images, labels = torch.rand(3, 1, 4, 4, generator=torch.manual_seed(0)), torch.tensor([0, 1, 2])
+    at_work = MaliciousTraining(Cohort(WITH_DROPOUT), flatten(WITH_DROPOUT), [2], TRAINING, SEED, ROUND)
+    for model in (None, 2 * flatten(WITH_DROPOUT)):
+        found = at_work.slopes(images, labels, model=model)
+        scale = 1 if model is None else 2
+        shown = images.clone().requires_grad_()
+        scores = scale * (shown.flatten(1) @ WITH_DROPOUT[2].weight.T + WITH_DROPOUT[2].bias)
+        (wanted,) = torch.autograd.grad(torch.nn.functional.cross_entropy(scores, labels, reduction="sum"), shown)
+        torch.testing.assert_close(found, wanted)
+    assert at_work.cohort.model.training  # only a copy of it is in evaluation mode

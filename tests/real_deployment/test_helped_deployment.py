@@ -1,98 +1,48 @@
-"""Real processes with TLS: client nodes, and a mixer and a judge as SuperNodes with `f2ed helper` beside them."""
+"""Real processes with TLS: client nodes, and a mixer and a judge with nodes of their own; the mixer is killed."""
 
 import json
-import os
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from f2ed.deployment.keyfiles import read_private, read_secret, write_pair
-from f2ed.deployment.roster import HelperEntry, Helpers, SignedEncoding, countersigned, revised, signed, write_roster
 from f2ed.flower.local_deployment import Deployment
-from f2ed.flower.processes import tool
-from f2ed.protocol.aggregation import Buffers
+from f2ed.flower.trial_roster import TrialHelpers
 from f2ed.protocol.helpers import HelpersProtocol
-from f2ed.protocol.primitives.crypto import public_key
+from f2ed.records import read
 
 pytestmark = pytest.mark.nightly
 APP = Path(__file__).parent / "helped"
 NODES = 6
-ROLES = {NODES: "mixer", NODES + 1: "judge"}
 
 
-class HelpedDeployment(Deployment):
-    """The last two nodes are those of helpers: plain ones, whose app carries bytes."""
+def settings_of(folder, **more):
+    files = {"f2ed-records": "run.jsonl", "f2ed-checkpoint": "model.checkpoint", "f2ed-roster": "roster.json"}
+    files |= {"f2ed-server-key": "server/server.key"}
+    return {name: str(folder / path) for name, path in files.items()} | more
 
-    def __init__(self, folder):
-        super().__init__(folder, nodes=NODES, shards=NODES // 3, min_crowd=3, app=APP, strangers=2)
-        self.daemons = {}
-        keys = {role: os.urandom(32) for role in ("server", "mixer", "judge")}
-        for role, key in keys.items():
-            write_pair(folder / f"{role}.key", key)
-        parties = tuple(
-            HelperEntry(role, f"operator of the {role}", public_key(keys[role])) for role in ("judge", "mixer")
-        )
-        settings = HelpersProtocol(size=3)
-        draft = revised(
-            self.roster,
-            helpers=Helpers(operator="operator of the server", parties=parties, settings=settings),
-            server=public_key(keys["server"]),
-            encoding=SignedEncoding(clip_norm=10.0),
-            buffers=Buffers(policy="keep"),
-        )
-        secret = read_secret(folder / "authority.chain")
-        made = signed(draft, read_private(folder / "authority.key"), shards=NODES // 3, min_crowd=3, seed=secret)
-        self.roster = countersigned(countersigned(made, keys["mixer"]), keys["judge"])
-        write_roster(self.roster_path, self.roster)
 
-    def start_node(self, client, *, settings=None):
-        if client not in ROLES:
-            super().start_node(client, settings=settings)
-            return
-        role = ROLES[client]
-        self.serve(role, "--first")
-        self.nodes[client] = self.start_process(
-            f"node_{client}",
-            [
-                *tool("flower-supernode"),
-                *("--superlink", self.node_address, "--root-certificates", str(self.tls.ca)),
-                *("--auth-supernode-private-key", str(self.folder / "nodes" / f"node_{client}")),
-                *("--port", str(next(self.ports)), "--node-config", f'f2ed-helper="{self.folder / role}.sock"'),
-            ],
-        )
-
-    def serve(self, role, *more):
-        """Start a helper's process."""
-        self.daemons[role] = self.start_process(
-            role,
-            [
-                *(*self.f2ed, "helper", "--role", role, "--key", str(self.folder / f"{role}.key")),
-                *("--roster", str(self.roster_path), "--authority", str(self.folder / "authority.pub")),
-                *("--socket", str(self.folder / f"{role}.sock"), *more),
-            ],
-        )
+def check_models(folder):
+    """Compare the model after each round with the mean of those that the record says are in the sum."""
+    models = json.loads((folder / "run.models").read_text())
+    for record in read(folder / "run.jsonl").rounds:
+        kept = [client for client, weight in enumerate(record.weights) if weight]
+        assert len(kept) == record.crowd
+        before, after = (np.array(models[str(record.round + place)]) for place in (0, 1))
+        np.testing.assert_allclose(after - before, 0.01 * np.mean([1 + client for client in kept]), atol=1e-4)
 
 
 def test_rounds_with_helpers_of_other_operators(tmp_path):
-    report = tmp_path / "report.json"
-    given = {"f2ed-roster": str(tmp_path / "roster.json"), "server-key": str(tmp_path / "server.key")}
-    given |= {"nodes": NODES + 2, "num-rounds": 3, "report": str(report)}
-    with HelpedDeployment(tmp_path) as deployment:
-        killed = False
-        for line in deployment.run(APP, given):
-            if "round 1 (number 0): the mean of" in line and not killed:
+    killed = False
+    helpers = TrialHelpers(HelpersProtocol(size=3))
+    with Deployment(tmp_path, nodes=NODES, shards=NODES // 3, min_crowd=3, app=APP, helpers=helpers) as deployment:
+        for line in deployment.run(APP, settings_of(tmp_path, **{"num-rounds": 3})):
+            if "f2ed: round 1: model updated" in line and not killed:
                 killed = True
-                deployment.daemons["mixer"].send_signal(signal.SIGKILL)
-                deployment.daemons["mixer"].wait()
-                time.sleep(1.0)
-                deployment.serve("mixer")
-    found = json.loads(report.read_text())
+                deployment.kill(deployment.helpers["mixer"])
+                deployment.start_helper_again("mixer")
     assert killed
-    opened = [each for each in found["ended"] if each["aborted"] is None]
-    assert all(each["kept"] == list(range(NODES)) for each in opened)
-    assert len(opened) >= 2, found
-    mean = 0.01 * np.mean(np.arange(1, NODES + 1))
-    np.testing.assert_allclose(found["x"], len(opened) * mean, atol=1e-4)
+    log = read(tmp_path / "run.jsonl")
+    assert [each.round for each in log.rounds] == [0, 1, 2]
+    assert log.rounds[0].crowd == NODES
+    check_models(tmp_path)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from f2ed.simulation import simulate
+from f2ed.attacks import A3FL, IBA, Goal, Success
+from f2ed.simulation import Simulation, experiment, simulate
 from tests.attacks.attack_examples import ALL, name
 
 SETTINGS = {
@@ -33,3 +34,21 @@ def test_a_backdoor_is_trained_sent_and_measured(attack, arranged):
     assert 0 <= before.success <= 1
     assert 0 <= after.success <= 1
     assert after.contaminated
+
+
+@pytest.mark.parametrize("attack", [A3FL(), IBA()], ids=name)
+def test_a_learned_trigger_is_measured_in_the_round_that_it_was_learned_in(attack, monkeypatch):
+    learned, shown = [], []
+    learn = type(attack).learn
+    monkeypatch.setattr(type(attack), "learn", lambda *args: learned.append(learn(*args)) or learned[-1])
+    monkeypatch.setattr(Goal, "success", lambda goal, _predicted: shown.append(goal) or Success(0.0, 0.0))
+    simulate(SETTINGS | {"attack": attack, "rounds": 3}).records  # noqa: B018  runs them
+    assert [goal.learned is None for goal in shown] == [True, False, False]
+    assert shown[1:] == learned
+
+
+def test_a_run_with_a_learned_trigger_goes_on_from_any_round():
+    run = Simulation(experiment(SETTINGS | {"attack": IBA(), "rounds": 3}))
+    (state, _), *rest = run.rounds()
+    again = Simulation(experiment(SETTINGS | {"attack": IBA(), "rounds": 3})).rounds(state)
+    assert [record.success for _, record in rest] == [record.success for _, record in again]

@@ -16,6 +16,7 @@ from f2ed.learning import Training
 from f2ed.learning.models import *
 from f2ed.learning.partition import *
 from f2ed.protocol.sharding import Batches, EveryKRounds
+from f2ed.simulation import Simulation, experiment
 
 X = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
 B = {"data": {"kind": "synthetic", "train": 240, "test": 60}, "clients": 12, "shards": 4, "rounds": 1}
@@ -110,6 +111,15 @@ PYTHON = [
     'sim(start="nowhere")',
     'sim(device="cuda:7")',
     "f2ed.simulate()",
+    "f2ed.simulate(B, folder=3)",
+    "f2ed.simulate(B, device=3)",
+    "f2ed.simulate(B, notify=3)",
+    'f2ed.simulate(B, strict="yes")',
+    "Simulation(experiment(B), workers=0)",
+    "Simulation(experiment(B), workers=1.5)",
+    "Simulation(experiment(B), name=3)",
+    "Simulation(experiment(B), data=X)",
+    "Simulation(experiment(B), folder=[])",
     'f2ed.simulate("demo")',
     "f2ed.simulate(B, clients=3)",
     "plan_shards(clients=0, malicious=0)",

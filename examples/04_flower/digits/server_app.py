@@ -15,9 +15,12 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     torch.set_num_threads(1)
     settings = context.run_config
+    server_key = settings["f2ed-server-key"]
     strategy = F2ed(
         roster=settings["f2ed-roster"],
-        estimator=FilterL2(contamination=float(settings["contamination"])),
+        # With helpers the server has a key, and the roster names the rule.
+        estimator=None if server_key else FilterL2(contamination=float(settings["contamination"])),
+        server_key=server_key or None,
         mode=settings["f2ed-mode"],
         min_crowd=int(settings["f2ed-min-crowd"]),
         checkpoint=settings["f2ed-checkpoint"],

@@ -6,9 +6,10 @@ experiment files and the parameter list of the shared tests.
 
 from f2ed.attacks._common.goal import EvaluationData, Examples, Goal, Palette, Success
 from f2ed.attacks._common.scene import Scene
-from f2ed.attacks._common.training import NO_OVERRIDES, MaliciousClients, ProximalTerm, Train, TrainingOverrides
+from f2ed.attacks._common.training import NO_OVERRIDES, MaliciousClients, ProximalTerm, Slopes, Train, TrainingOverrides
 from f2ed.attacks._common.triggers import Bars, Square
 from f2ed.attacks._common.view import AttackerView, Knowledge
+from f2ed.attacks.a3fl import A3FL
 from f2ed.attacks.adaptive_backdoor import AdaptiveBackdoor
 from f2ed.attacks.alie import ALIE
 from f2ed.attacks.base import Attack, Variant
@@ -18,6 +19,7 @@ from f2ed.attacks.edge import Edge
 from f2ed.attacks.edge_case import EdgeCase
 from f2ed.attacks.gaussian import Gaussian
 from f2ed.attacks.hidra import HIDRA
+from f2ed.attacks.iba import IBA
 from f2ed.attacks.ipm import IPM
 from f2ed.attacks.krum_attack import KrumAttack
 from f2ed.attacks.label_flip import LabelFlip
@@ -32,9 +34,11 @@ from f2ed.attacks.sign_flip import SignFlip
 from f2ed.attacks.trimmed_mean_attack import TrimmedMeanAttack
 
 __all__ = [
+    "A3FL",
     "ALIE",
     "DBA",
     "HIDRA",
+    "IBA",
     "IPM",
     "NO_OVERRIDES",
     "AdaptiveBackdoor",
@@ -65,6 +69,7 @@ __all__ = [
     "Scene",
     "Semantic",
     "SignFlip",
+    "Slopes",
     "Square",
     "Success",
     "Train",
@@ -95,4 +100,6 @@ AnyAttack = (
     | Chameleon
     | EdgeCase
     | Semantic
+    | A3FL
+    | IBA
 )

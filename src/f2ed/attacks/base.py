@@ -1,10 +1,12 @@
 """The attack interface.
 
-An attack has three parts, each with a harmless default: what the malicious clients train on and how (`train`), what
-they send, given the result of that training and what they know (calling the attack), and which predictions they want
-from the model (`goal`). A simulation uses all three without knowing which attack it runs:
+An attack has four parts, each with a harmless default: what the malicious clients train on and how (`train`), what
+they send, given the result of that training and what they know (calling the attack), which predictions they want from
+the model (`goal`), and whether they change what they show the model in every round (`learn`). A simulation uses all of
+them without knowing which attack it runs:
 
     goal = attack.goal(evaluation)           once
+    goal = attack.learn(clients with goal)   every round
     own = attack.train(clients)              every round
     sent = attack(view with own)             every round
     goal.success(predictions)                where there is a goal
@@ -53,6 +55,10 @@ class Attack(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unkno
     def goal(self, evaluation: EvaluationData) -> Goal | None:  # noqa: ARG002  an untargeted attack needs nothing
         """Return the goal of a targeted attack; None for an untargeted one."""
         return None
+
+    def learn(self, clients: MaliciousClients) -> Goal | None:
+        """Return the goal of this round, before training: another one if the attack learns its trigger."""
+        return clients.goal
 
     def train(self, clients: MaliciousClients) -> Array:
         """Return the update that training gives each malicious client, [m, d]."""

@@ -10,7 +10,7 @@ from f2ed.attacks._common.training import MaliciousClients, TrainingOverrides
 from f2ed.attacks.base import Positive
 from f2ed.core.arrays import Array, namespace
 
-__all__ = ["Neurotoxin", "smallest"]
+__all__ = ["Neurotoxin", "seldom_changed", "smallest"]
 
 
 class Neurotoxin(SquareBackdoor, frozen=True, kw_only=True, tag="neurotoxin"):
@@ -29,14 +29,19 @@ class Neurotoxin(SquareBackdoor, frozen=True, kw_only=True, tag="neurotoxin"):
 
     def train(self, clients: MaliciousClients) -> Array:
         """Find the weights with small gradients, train only them, and clip the update."""
-        everything = max(len(data.labels) for data in clients.data)
-        # One plain step of size one over all images is the negative gradient.
-        one_step = TrainingOverrides(
-            epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd"
-        )
-        gradient = clients.train(clients.data, overrides=one_step)
-        update = clients.train(self.poison(clients), overrides=self.overrides, mask=smallest(gradient, self.ratio))
+        mask = seldom_changed(clients, self.ratio)
+        update = clients.train(self.poison(clients), overrides=self.overrides, mask=mask)
         return update if self.radius is None else _clipped(update, self.radius)
+
+
+def seldom_changed(clients: MaliciousClients, ratio: float) -> Array:
+    """Return a mask of the share of weights that each client's clean data would change least."""
+    everything = max(len(data.labels) for data in clients.data)
+    # One plain step of size one over all images is the negative gradient.
+    one_step = TrainingOverrides(
+        epochs=1, lr=1.0, momentum=0.0, weight_decay=0.0, batch_size=everything, optimizer="sgd"
+    )
+    return smallest(clients.train(clients.data, overrides=one_step), ratio)
 
 
 def smallest(gradients: Array, ratio: float) -> Array:

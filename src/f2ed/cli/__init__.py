@@ -25,10 +25,14 @@ _EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line; errors end with one sentence and a non-zero exit status."""
+    """Run the command line; errors end with one sentence and a non-zero exit status.
+
+    Whatever takes time to import is imported in here, so that Ctrl-C never shows a traceback.
+    """
     try:
         _main()
     except KeyboardInterrupt:
+        print("f2ed: interrupted", file=sys.stderr)  # noqa: T201  nothing that could print it nicely may be loaded yet
         sys.exit(130)
 
 

@@ -94,11 +94,17 @@ def plan(
     Example: f2ed plan --clients 10000 --malicious 20 --clients-per-round 500 --min-crowd 5 --rounds 100
     """
     if protocol == "helpers":
-        others = (shards, rounds, noise_multiplier, dp_epsilon, clients_per_round)
+        others = (shards, noise_multiplier, dp_epsilon, clients_per_round)
         if any(each is not None for each in others):
             raise ConfigError("--protocol helpers has no shards, samples or noise; leave out what is about them")
         ok = show_helpers_plan(
-            clients=clients, malicious=malicious, min_crowd=min_crowd, guard=guard, group_size=group_size, json=json
+            clients=clients,
+            malicious=malicious,
+            min_crowd=min_crowd,
+            guard=guard,
+            group_size=group_size,
+            rounds=100 if rounds is None else rounds,
+            json=json,
         )
         sys.exit(1 if strict and not ok else 0)
     wanted = _schedule(schedule)

@@ -24,7 +24,7 @@ from f2ed.deployment.roster import (
 from f2ed.estimators import AnyEstimator
 from f2ed.protocol.helpers import Guard, Relay, Role, check_rule
 
-__all__ = ["countersign", "helper", "helper_settings"]
+__all__ = ["countersign", "helper", "helper_settings", "read_rule"]
 
 _NONE = Helpers()
 
@@ -83,7 +83,7 @@ def helper_settings(
     given: dict[str, object] = {"guard": guard, "size": size, "epoch": epoch, "crowd": crowd, "colluders": colluders}
     given |= {"sketch": sketch, "relay": relay, "spot": spot}
     settings = _changed(before.settings, **{name: to for name, to in given.items() if to is not None})
-    made = _changed(before, settings=settings, rule=before.rule if rule is None else _rule(rule))
+    made = _changed(before, settings=settings, rule=before.rule if rule is None else read_rule(rule))
     write_roster(path, revised(draft, helpers=made))
     print_lines(f"The helpers of {path} follow {msgspec.json.encode(made.settings).decode()}; now sign it")
 
@@ -131,7 +131,7 @@ def _changed(before: Any, **changes: Any) -> Any:
         raise ConfigError(str(error)) from None
 
 
-def _rule(text: str) -> Any:
+def read_rule(text: str) -> Any:
     """Read a rule, and refuse one that does not work on secret rows."""
     try:
         given = tomllib.loads(f"rule = {text}")["rule"] if text.lstrip().startswith("{") else {"kind": text}

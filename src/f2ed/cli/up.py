@@ -9,18 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
 from msgspec import Meta
 from rich.console import Console
 
+from f2ed.cli.roster_helpers import read_rule
 from f2ed.core.errors import ConfigError, F2edError
 from f2ed.flower.checkpoint import save_model
 from f2ed.flower.local_deployment import Deployment
+from f2ed.flower.trial_roster import TrialHelpers
+from f2ed.protocol.helpers import HelpersProtocol
 
 __all__ = ["up"]
+
+_GROUP = 3
+"""Clients in a group with helpers."""
 
 
 def up(
@@ -31,6 +37,13 @@ def up(
         Parameter(help="Number of SuperNodes to start, each about 300 MB; by default the app's number, or 6."),
     ] = None,
     shards: Annotated[int | None, Parameter(help="Number of shards; by default the app's number, or 2.")] = None,
+    protocol: Annotated[
+        Literal["shards", "helpers"], Parameter(help="Hide updates in shards, or with a mixer and a judge.")
+    ] = "shards",
+    rule: Annotated[
+        str, Parameter(help="With helpers: the estimator that the judge applies, as TOML; FilterL2 by default.")
+    ] = "",
+    clip_norm: Annotated[float, Parameter(help="With helpers: the norm to which updates are clipped.")] = 10.0,
     config: Annotated[
         tuple[str, ...], Parameter(name=["--config", "-c"], negative="", help="A setting of the app, name=value.")
     ] = (),
@@ -44,6 +57,9 @@ def up(
     The nodes are started like f2ed node: the roster approves this app as it is now, and no other. The exit status is 1
     if the run fails.
 
+    With helpers there are three operators, each with a folder and keys of its own: server, mixer and judge. The app
+    takes the server's key from its setting f2ed-server-key, and needs f2ed-checkpoint.
+
     For a trial only: all keys and the roster are created in one place. Every process is stopped at the end, also on
     Ctrl-C.
 
@@ -51,11 +67,15 @@ def up(
 
     Example: f2ed up examples/05_flower_malicious
 
+    Example: f2ed up examples/04_flower --protocol helpers --nodes 12
+
     Example: f2ed up examples/04_flower --nodes 12 --shards 4 -c malicious=1 -c contamination=0.25
     """
     console = Console(highlight=False, markup=False, soft_wrap=True)
     known, wanted = _settings(app)
-    nodes, shards = nodes or wanted.nodes, shards or wanted.shards
+    nodes = nodes or wanted.nodes
+    helpers = _helpers(known, nodes, shards, rule, clip_norm) if protocol == "helpers" else None
+    shards = nodes // _GROUP if helpers else shards or wanted.shards
     given = dict(_setting(each, known) for each in config)
     if nodes < 3 * shards:
         raise ConfigError(f"{nodes} nodes in {shards} shards leave fewer than 3 in one; use --nodes {3 * shards}")
@@ -66,12 +86,20 @@ def up(
         given |= {"f2ed-records": str(records)} if "f2ed-records" in known else {}
         checkpoint = place / "model.checkpoint"
         given |= {"f2ed-checkpoint": str(checkpoint)} if "f2ed-checkpoint" in known else {}
+        given |= {} if helpers is None else {"f2ed-server-key": str(place / "server" / "server.key")}
         deployment = Deployment(
-            place, nodes=nodes, shards=shards, min_crowd=nodes // shards, app=app.resolve(), log=console.print
+            place,
+            nodes=nodes,
+            shards=shards,
+            min_crowd=nodes // shards,
+            app=app.resolve(),
+            helpers=helpers,
+            log=console.print,
         )
         failure = None
         with deployment:
-            console.print(f"{nodes} SuperNodes are starting; running {app.name}")
+            more = "" if helpers is None else ", a mixer and a judge"
+            console.print(f"{nodes} SuperNodes{more} are starting; running {app.name}")
             try:
                 for line in deployment.run(app.resolve(), given):
                     if verbose or "f2ed:" in line or "rror" in line:
@@ -87,6 +115,22 @@ def up(
         console.print(_next_step(folder, records))
         if failure is not None:
             raise failure
+
+
+def _helpers(known: dict[str, Any], nodes: int, shards: int | None, rule: str, clip_norm: float) -> TrialHelpers:
+    """Return how updates are hidden with helpers; refuse an app that cannot be the server's, and shards."""
+    if shards is not None:
+        raise ConfigError(f"--shards {shards} with --protocol helpers: there are none; leave it out")
+    for setting, use in (("f2ed-server-key", "server_key"), ("f2ed-checkpoint", "checkpoint")):
+        if setting not in known:
+            raise ConfigError(
+                f'the app has no setting {setting}; add {setting} = "" under [tool.flwr.app.config], and give it to '
+                f"F2ed({use}=…)"
+            )
+    if nodes < 2 * _GROUP:
+        raise ConfigError(f"{nodes} nodes make fewer than two groups of {_GROUP}; use --nodes {2 * _GROUP}")
+    settings = HelpersProtocol(size=_GROUP)
+    return TrialHelpers(settings, read_rule(rule), clip_norm) if rule else TrialHelpers(settings, clip_norm=clip_norm)
 
 
 def _ended(failure: F2edError | None) -> str:

@@ -3,11 +3,11 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar, final
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -28,11 +28,14 @@ __all__ = [
 _POLL_SECONDS = 0.25
 
 Value = TypeVar("Value")
+Content: TypeAlias = bytes | Iterable[bytes | memoryview]
+"""Of a file: whole, or in parts."""
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
     """Replace a file so that a crash leaves the old one or the new one, and return once it is on the disk.
 
+    Data may come in parts, so that they need not be in memory as a whole.
     Only the owner may read the new file unless `mode` (minus the umask) says otherwise.
     """
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
@@ -46,7 +49,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     _sync_folder(path.parent)
 
 
-def write_or_refuse(path: Path, data: bytes, *, mode: int = 0o600, what: str = "") -> None:
+def write_or_refuse(path: Path, data: Content, *, mode: int = 0o600, what: str = "") -> None:
     """Replace a file as `write_atomic` does, or raise `ConfigError`, which says `what` file it is and what to do."""
     try:
         write_atomic(path, data, mode=mode)
@@ -184,10 +187,11 @@ class Held(NamedTuple, Generic[Value]):
         self.lock.write(self.place.path, msgspec.json.encode(value))
 
 
-def _write_through(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+def _write_through(handle: int, data: Content) -> None:
+    for part in [data] if isinstance(data, bytes) else data:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(handle, left) :]
     os.fsync(handle)
 
 

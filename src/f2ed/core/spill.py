@@ -4,6 +4,7 @@ The kernel reads and writes the pages of such a file as they are used. `forget` 
 that a pass over an array that is larger than memory does not make the process as large.
 """
 
+import ctypes
 import mmap
 import os
 import shutil
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["Spill", "Zeros", "forget", "is_spilled", "spill_beside"]
+__all__ = ["Spill", "Zeros", "forget", "is_spilled", "return_freed_memory", "spill_beside"]
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Zeros: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
@@ -28,6 +29,9 @@ Zeros: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
 
 _GIB = 1 << 30
 _PIECE = bytes(1 << 20)
+_M_MMAP_THRESHOLD = -3
+"""As glibc numbers it."""
+_LARGE = 1 << 20
 
 
 @final
@@ -109,17 +113,31 @@ class Spill:
 
 
 def spill_beside(file: Path | None, *, budget: int | None, folder: str | Path | None) -> Spill | None:
-    """Return a spill in a folder, or else where a file of the run is; None without a budget."""
+    """Return a spill in a folder, or else where a file of the run is; None without a budget.
+
+    With a budget, `return_freed_memory` holds for this process.
+    """
     if budget is None:
         if folder is not None:
             raise ConfigError("spill_folder without memory_budget: nothing would be put there; give both or neither")
         return None
+    return_freed_memory()
     if folder is not None:
         return Spill(budget, Path(folder))
     if file is None:
         return Spill(budget, Path(tempfile.gettempdir()))
     file.parent.mkdir(parents=True, exist_ok=True)
     return Spill(budget, file.parent)
+
+
+def return_freed_memory() -> None:
+    """Have large arrays given back to the system as soon as they are freed, where the C library can be told to.
+
+    Otherwise glibc keeps those below 32 MiB, for use by others: of a model in many arrays, as much again as the model.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 def is_spilled(array: AnyArray) -> bool:

@@ -9,14 +9,14 @@ from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["NUMPY", "checked_dtype"]
+__all__ = ["HEADER_READERS", "NUMPY", "checked_dtype"]
 
 NUMPY = "numpy.ndarray"
 """How Flower names the npy form."""
 
 _UNKNOWN_TO_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 """Types that other packages add to NumPy, and of which an npy header does not know the name."""
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, data: bytes) -> np.dtype[Any]:
@@ -33,7 +33,7 @@ def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, 
         raise ConfigError(f"the array {name!r} is in the form {stype!r}; send {NUMPY!r}, which Flower's Array makes")
     stream = BytesIO(data)
     try:
-        declared, _, found = _READERS[npy.read_magic(stream)](stream)
+        declared, _, found = HEADER_READERS[npy.read_magic(stream)](stream)
     except Exception as error:  # noqa: BLE001  NumPy reads the header as Python, and may raise almost anything
         raise ConfigError(
             f"the array {name!r} has no npy header that can be read ({type(error).__name__}); "

@@ -20,6 +20,7 @@ from f2ed.deployment.agent.listener import Listener
 from f2ed.deployment.hello import HelperHello, helper_hello_text
 from f2ed.deployment.helper_store import HelperStore
 from f2ed.deployment.identity import followed_roster, state_folder
+from f2ed.deployment.key_memory import key_folder
 from f2ed.deployment.roster import HelperRole, Roster, acceptance, helpers_of
 from f2ed.protocol.helpers import Helper
 from f2ed.protocol.helpers.messages import Refused, decode, write
@@ -150,8 +151,10 @@ class HelperAgent(Listener):
 
     def _store(self, roster: Roster, *, run: int) -> HelperStore:
         """Return the memory of a federation: survivors and strikes of another one are no matter here."""
-        name = f"{self._role}-{roster.lineage}.helper"
-        return HelperStore(state_folder(self._settings), self._helper(roster, run=run), name=name)
+        name, folder = f"{self._role}-{roster.lineage}.helper", state_folder(self._settings)
+        keys = self._settings.get("f2ed-keys")
+        rounds = key_folder(folder) if keys is None else Path(str(keys))
+        return HelperStore(folder, self._helper(roster, run=run), name=name, rounds=rounds)
 
 
 def carry(path: str, run: int, request: bytes) -> bytes:

@@ -3,6 +3,9 @@
 A helper that answered a round twice would open two sums. So its state is locked while a request is answered, and
 replaced durably before the reply is returned. A file that is missing is not made again by itself: `begin` makes it,
 once, when the operator takes up the job.
+
+The round under way, with the keys and seeds that open it, can be in another folder, in memory: it is written there
+first, and counts once the file on the disk names it. After a restart of the machine it is gone, and the round with it.
 """
 
 import hashlib
@@ -12,8 +15,9 @@ from pathlib import Path
 from typing import final
 
 from f2ed.core.errors import ConfigError
-from f2ed.core.files import Lock, locked
+from f2ed.core.files import Lock, locked, write_atomic
 from f2ed.protocol.helpers import JUDGE, Helper, begin_job, follow_job, respond_as_judge, respond_as_mixer
+from f2ed.protocol.helpers.parted import joined, named_round, parted
 
 __all__ = ["HelperStore"]
 
@@ -25,9 +29,12 @@ Entropy = Callable[[int], bytes]
 class HelperStore:
     """Answers requests to a helper from a folder that only its user may enter."""
 
-    def __init__(self, folder: Path, helper: Helper, *, name: str = "") -> None:
-        """Keep the job's state in a file of its own, or in the one of this name, which goes from job to job."""
-        self._helper = helper
+    def __init__(self, folder: Path, helper: Helper, *, name: str = "", rounds: Path | None = None) -> None:
+        """Keep the job's state in a file of its own, or in the one of this name, which goes from job to job.
+
+        `rounds` is the folder of the round under way; by default it is part of the file.
+        """
+        self._helper, self._rounds = helper, rounds
         job = hashlib.sha256(helper.job.encode()).hexdigest()[:32]
         self.path = folder / (name or f"{helper.role}-{helper.policy.hex()[:16]}-{job}")
 
@@ -47,7 +54,7 @@ class HelperStore:
         with self._locked() as lock:
             before = self._read()
             if (after := follow_job(before, self._helper)) != before:
-                lock.write(self.path, after)
+                self._write(lock, after)
 
     def answer(self, request: bytes, entropy: Entropy) -> bytes:
         """Answer a request; the new state is on the disk before this returns."""
@@ -56,11 +63,34 @@ class HelperStore:
             before = self._read()
             found = respond(self._helper, before, request, entropy=entropy(32), half=entropy(32))
             if found.state != before:
-                lock.write(self.path, found.state)
+                self._write(lock, found.state)
         return found.reply
 
     def _read(self) -> bytes:
-        return self.path.read_bytes() if self.path.exists() else b""
+        stored = self.path.read_bytes() if self.path.exists() else b""
+        if not stored or not (name := named_round(stored)):
+            return stored
+        place = self._place(name)
+        return joined(stored, place.read_bytes() if place.exists() else b"")
+
+    def _write(self, lock: Lock, state: bytes) -> None:
+        """Store a state; that of the round first, so that a crash leaves the old state or the new one, whole."""
+        if self._rounds is None:
+            lock.write(self.path, state)
+            return
+        lasting, under_way = parted(state)
+        place = self._place(named_round(lasting))
+        if under_way:
+            self._rounds.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(place, under_way)
+        lock.write(self.path, lasting)
+        for old in self._rounds.glob(f"{self.path.stem}-*.round*"):
+            if old != place:
+                old.unlink(missing_ok=True)
+
+    def _place(self, name: bytes) -> Path:
+        folder = self.path.parent if self._rounds is None else self._rounds
+        return folder / f"{self.path.stem}-{name.hex()[:32]}.round"
 
     def _locked(self) -> AbstractContextManager[Lock]:
         return locked(self.path, remedy=f"stop the other process that serves as this {self._helper.role}")

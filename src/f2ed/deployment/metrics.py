@@ -16,6 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.run_lock import RunState, read_state
+from f2ed.deployment.settings import HELPERS
 from f2ed.records import Deployed, RoundRecord, RunHeader, RunLog, read
 
 __all__ = [
@@ -61,6 +62,9 @@ METRICS: dict[str, Metric] = {
     "f2ed_shards_opened": Metric("gauge", "Shards that opened in the last round."),
     "f2ed_shard_closed_total": Metric("counter", "Rounds in which a shard was not used: it stayed closed."),
     "f2ed_shard_rejected_total": Metric("counter", "Rounds in which the estimator gave an open shard no weight."),
+    "f2ed_clients_compared": Metric("gauge", "With helpers: clients whose updates the judge compared."),
+    "f2ed_client_rejected_total": Metric("counter", "With helpers: rounds in which the judge left a client out."),
+    "f2ed_relayed_bytes_total": Metric("counter", "To and from the mixer and the judge."),
     "f2ed_crowd": Metric("gauge", "The smallest number of clients in a sum that the last round opened; 0 for none."),
     "f2ed_crowd_minimum": Metric("gauge", "The smallest crowd that the roster allows."),
     "f2ed_exposed_clients": Metric("gauge", "Clients whose update the sums opened so far determine."),
@@ -111,7 +115,7 @@ def watch_records(path: Path) -> Watched:
 def run_samples(watched: Watched) -> Iterator[Sample]:
     """Yield the metrics of a deployment."""
     common = {"federation": watched.log.header.name, "records": watched.records}
-    for sample in (*_about_run(watched), *_about_rounds(watched.log), *_about_last(watched.log)):
+    for sample in (*_about_run(watched), *_about_rounds(watched), *_about_last(watched.log)):
         yield sample._replace(labels=common | dict(sample.labels))
 
 
@@ -146,7 +150,8 @@ def _about_run(watched: Watched) -> Iterator[Sample]:
     yield Sample("f2ed_started_timestamp_seconds", _timestamp(header.started))
     yield Sample("f2ed_rounds_planned", header.rounds)
     yield Sample("f2ed_clients", header.clients)
-    yield Sample("f2ed_shards", len(header.shards))
+    if header.mode != HELPERS:
+        yield Sample("f2ed_shards", len(header.shards))
     yield Sample("f2ed_crowd_minimum", header.crowd)
 
 
@@ -156,26 +161,43 @@ def _described(header: RunHeader) -> dict[str, str]:
     return versions | {"estimator": header.estimator.full_kind, "mode": header.mode, "serial": serial}
 
 
-def _about_rounds(log: RunLog) -> Iterator[Sample]:
+def _about_rounds(watched: Watched) -> Iterator[Sample]:
     """Yield the counters."""
+    log, state = watched.log, watched.state
     rounds, names = log.rounds, log.header.names or {}
     yield Sample("f2ed_rounds_total", sum(each.skipped is None for each in rounds))
     attempts = sum(len(_deployed(each).attempts) for each in rounds)
+    if state is not None and all(each.round + 1 < state.round for each in rounds):
+        attempts += state.skipped  # At the round under way, of which there is no record yet.
     yield Sample("f2ed_rounds_skipped_total", attempts + sum(each.skipped is not None for each in rounds))
     for client in names or range(log.header.clients):
         labels = {"client": str(client), "name": names.get(client, "")}
         yield Sample("f2ed_client_dropped_total", sum(client in each.dropped for each in rounds), labels)
         yield Sample("f2ed_client_late_total", sum(client in _deployed(each).late for each in rounds), labels)
-    for shard in range(len(log.header.shards)):
-        labels = {"shard": str(shard)}
-        yield Sample("f2ed_shard_closed_total", sum(shard in each.excluded for each in rounds), labels)
-        yield Sample("f2ed_shard_rejected_total", sum(shard in each.rejected for each in rounds), labels)
+    yield from _about_rows(log)
     yield Sample("f2ed_clipped_coordinates_total", sum(each.clipped for each in rounds))
     yield Sample("f2ed_shortened_updates_total", sum(each.shortened for each in rounds))
     yield Sample("f2ed_sent_bytes_total", sum(each.bytes_up for each in rounds))
     yield Sample("f2ed_received_bytes_total", sum(each.bytes_down for each in rounds))
     for stage, seconds in _stages(rounds).items():
         yield Sample("f2ed_round_seconds_total", seconds, {"stage": stage})
+
+
+def _about_rows(log: RunLog) -> Iterator[Sample]:
+    """Yield the counters of shards; with helpers those of single clients, and of the helpers."""
+    rounds, names = log.rounds, log.header.names or {}
+    for row, members in enumerate(log.header.shards):
+        rejected = sum(row in each.rejected for each in rounds)
+        if log.header.mode == HELPERS:
+            labels = {"client": str(members[0]), "name": names.get(members[0], "")}
+            yield Sample("f2ed_client_rejected_total", rejected, labels)
+            continue
+        labels = {"shard": str(row)}
+        yield Sample("f2ed_shard_closed_total", sum(row in each.excluded for each in rounds), labels)
+        yield Sample("f2ed_shard_rejected_total", rejected, labels)
+    for role in sorted({role for each in rounds for role in _deployed(each).relayed}):
+        relayed = sum(_deployed(each).relayed.get(role, 0) for each in rounds)
+        yield Sample("f2ed_relayed_bytes_total", relayed, {"helper": role})
 
 
 def _about_last(log: RunLog) -> Iterator[Sample]:
@@ -190,7 +212,8 @@ def _about_last(log: RunLog) -> Iterator[Sample]:
     yield Sample("f2ed_clients_quarantined", len(quarantined))
     for client in quarantined:
         yield Sample("f2ed_client_quarantined", 1, {"client": str(client), "name": names.get(client, "")})
-    yield Sample("f2ed_shards_opened", len(log.header.shards) - len(last.excluded))
+    seen = "f2ed_clients_compared" if log.header.mode == HELPERS else "f2ed_shards_opened"
+    yield Sample(seen, len(log.header.shards) - len(last.excluded))
     yield Sample("f2ed_crowd", last.crowd)
     if last.leak is not None:
         yield Sample("f2ed_exposed_clients", last.leak.exposed)

@@ -29,13 +29,18 @@ class RunState(msgspec.Struct, frozen=True):
     """What the run waits for before it begins the round; empty while it leads one."""
     noted: str = ""
     """When this was written: UTC, ISO 8601."""
+    skipped: int = 0
+    """Attempts at this round that left the model unchanged; the record of the round has them once it is finished."""
 
 
 class Note(Protocol):
     """Notes what the run is doing, for others to read."""
 
-    def __call__(self, round_: int, waiting: str = "") -> None:
-        """Note the round, counted from 1, and what the run waits for."""
+    def __call__(self, round_: int, waiting: str = "", skipped: int | None = None) -> None:
+        """Note the round, counted from 1, what the run waits for, and how many attempts at it were skipped.
+
+        Without a number of attempts the last one stands, as long as the round is the same.
+        """
 
 
 @contextmanager
@@ -47,10 +52,15 @@ def sole_run(files: Iterable[Path], run: int) -> Iterator[Note]:
     with ExitStack() as stack:
         held = [stack.enter_context(_taken(path)) for path in sorted({_state_path(each) for each in files})]
 
-        def note(round_: int, waiting: str = "") -> None:
+        last = RunState(run, 0)
+
+        def note(round_: int, waiting: str = "", skipped: int | None = None) -> None:
+            nonlocal last
             noted = datetime.now(UTC).isoformat(timespec="seconds")
+            known = last.skipped if last.round == round_ else 0
+            last = RunState(run, round_, waiting, noted, known if skipped is None else skipped)
             for each in held:
-                each.write(RunState(run, round_, waiting, noted))
+                each.write(last)
 
         note(0)
         yield note

@@ -51,6 +51,8 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
     """Who proposed it, and when."""
     uses_root: ClassVar[bool] = False
     """Whether it needs a trusted update."""
+    uses_previous: ClassVar[bool] = True
+    """Whether it reads the last estimate; False spares the server a vector of the model's size between two rounds."""
     weighted: ClassVar[bool] = False
     """Whether it takes rows that count with different weights; a wrapper does if its inner rule does."""
 
@@ -128,6 +130,11 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         """Return whether the rule, or one inside it, needs a trusted update."""
         inner = getattr(self, "inner", None)
         return type(self).uses_root or (inner is not None and inner.needs_root())
+
+    def needs_previous(self) -> bool:
+        """Return whether the rule, or one inside it, reads the last estimate."""
+        inner = getattr(self, "inner", None)
+        return type(self).uses_previous or (inner is not None and inner.needs_previous())
 
     @abstractmethod
     def estimate(self, rows: Rows) -> Estimate:

@@ -23,6 +23,7 @@ class Bucketing(Estimator, frozen=True, tag="bucketing"):
     title = "Bucketing"
     family = "pre-aggregation"
     paper = "Karimireddy, He and Jaggi, ICLR 2022"
+    uses_previous = False
     weighted = True
 
     size: Annotated[int, msgspec.Meta(ge=1)]

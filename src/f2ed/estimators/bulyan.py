@@ -26,6 +26,7 @@ class Bulyan(BoundedEstimator, frozen=True, tag="bulyan"):
     title = "Bulyan"
     family = "distance-based"
     paper = "El Mhamdi et al., ICML 2018"
+    uses_previous = False
 
     needs = "n >= 4f + 3"
 

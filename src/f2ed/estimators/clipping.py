@@ -22,6 +22,7 @@ class Clipping(Estimator, frozen=True, tag="clipping"):
     title = "Clipping"
     family = "pre-aggregation"
     paper = "Sun et al., 2019"
+    uses_previous = False
     weighted = True
 
     radius: Annotated[float, msgspec.Meta(gt=0.0)]
@@ -43,6 +44,7 @@ class MedianClipping(Estimator, frozen=True, tag="median-clipping"):
     title = "Median clipping"
     family = "pre-aggregation"
     paper = "Sun et al., 2019; FLAME, Nguyen et al., USENIX Security 2022"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"
@@ -65,6 +67,7 @@ class ARC(BoundedEstimator, frozen=True, kw_only=True, tag="arc"):
     title = "ARC"
     family = "pre-aggregation"
     paper = "Allouah et al., 2025"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

@@ -26,6 +26,7 @@ class DnC(BoundedEstimator, frozen=True, tag="dnc"):
     title = "DnC"
     family = "spectral"
     paper = "Shejwalkar and Houmansadr, NDSS 2021"
+    uses_previous = False
     weighted = True
 
     draws: Count = 5

@@ -29,6 +29,7 @@ class DualFilter(BoundedEstimator, frozen=True, tag="dual-filter"):
     title = "Dual filter"
     family = "spectral"
     paper = "after FilterL2, Steinhardt, 2018"
+    uses_previous = False
     weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:

@@ -39,6 +39,7 @@ class Fence(BoundedEstimator, frozen=True, kw_only=True, tag="fence"):
     title = "Fence"
     family = "pre-aggregation"
     paper = "after Bulyan, El Mhamdi et al., ICML 2018"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator | None" = None

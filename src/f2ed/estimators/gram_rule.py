@@ -27,6 +27,8 @@ class GramRule(Estimator, frozen=True):
     A rule of your own that takes rows of different weights sets `weighted`, and its `weigh` takes their `prior` too.
     """
 
+    uses_previous = False
+
     @abstractmethod
     def weigh(self, gram: npt.NDArray[np.float64], prior: Weights | None = None) -> RowWeights:
         """Return weights for n rows, given their Gram matrix [n, n] about any common center.

@@ -26,6 +26,7 @@ class HardWeights(Estimator, frozen=True, tag="hard-weights"):
     title = "Hard weights"
     family = "pre-aggregation"
     paper = "after FilterL2, Steinhardt, 2018"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

@@ -14,6 +14,7 @@ class MeaMed(BoundedEstimator, frozen=True, tag="mea-med"):
     title = "Mean around median"
     family = "coordinate-wise"
     paper = "Xie, Koyejo and Gupta, 2018"
+    uses_previous = False
     weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:

@@ -14,6 +14,7 @@ class Mean(Estimator, frozen=True, tag="mean"):
     title = "Mean"
     family = "baseline"
     paper = "McMahan et al., AISTATS 2017"
+    uses_previous = False
 
     weighted = True
 

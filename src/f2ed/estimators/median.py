@@ -13,6 +13,7 @@ class Median(Estimator, frozen=True, tag="median"):
     title = "Median"
     family = "coordinate-wise"
     paper = "Yin et al., ICML 2018"
+    uses_previous = False
     weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:

@@ -20,6 +20,7 @@ class MoNNA(BoundedEstimator, frozen=True, tag="mo-nna"):
     title = "MoNNA"
     family = "distance-based"
     paper = "Farhadkhani et al., ICML 2023"
+    uses_previous = False
     weighted = True
 
     trusted: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -19,6 +19,7 @@ class NNM(BoundedEstimator, frozen=True, kw_only=True, tag="nnm"):
     title = "NNM"
     family = "pre-aggregation"
     paper = "Allouah et al., AISTATS 2023"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

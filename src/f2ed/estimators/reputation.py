@@ -28,6 +28,7 @@ class Reputation(Estimator, frozen=True, tag="reputation"):
     title = "Reputation"
     family = "pre-aggregation"
     paper = "after FoolsGold, Fung et al., RAID 2020"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

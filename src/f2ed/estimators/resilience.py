@@ -1,13 +1,13 @@
 """Resilience filter (after Steinhardt, Charikar and Valiant 2018; truncated power method of Yuan and Zhang 2013)."""
 
-from typing import Literal
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from f2ed.estimators.base import Weights
 from f2ed.estimators.bounded import BoundedEstimator
-from f2ed.estimators.filter_l2 import FilterL2
 from f2ed.estimators.gram_rule import GramRule, RowWeights, uniform
 
 __all__ = ["Resilience"]
@@ -19,7 +19,7 @@ _STEPS = 30
 
 
 class Resilience(GramRule, BoundedEstimator, frozen=True, kw_only=True, tag="resilience"):
-    """Reject the f rows that together move the mean farthest, twice: as they are, and with the spectrum flattened.
+    """Reject the f rows that together move the mean farthest; then again, with the spectrum flattened more and more.
 
     Honest rows differ, but each in its own way: any f of them move the mean little. Rows that agree with each other
     beyond that, however close to the mean each of them is, move it far. A variance filter looks for one direction in
@@ -27,41 +27,30 @@ class Resilience(GramRule, BoundedEstimator, frozen=True, kw_only=True, tag="res
     row is subtracted from every row's own, so that what counts is agreement among rows.
 
     Where clients differ in a few directions, such as their classes, agreement along these is honest and hides another.
-    So the second time all larger eigenvalues of the Gram matrix are reduced to their median, and f further rows go.
-    `second = "cosine"` scales rows to length one instead, and "none" leaves it out; `first = "filter"` begins with
-    FilterL2. The rows are chosen by truncated power iteration from several starts, which may miss the farthest set.
+    So for each of the quantiles in `flatten`, eigenvalues of the Gram matrix above it are reduced to it, and f further
+    rows go. The rows are chosen by truncated power iteration from several starts, which may miss the farthest set. No
+    bound on the error is known.
     """
 
     title = "Resilience filter"
     family = "spectral"
     paper = "after Steinhardt et al., ITCS 2018"
-    needs = "n >= 4f + 1"
+    needs = "every pass can reject f rows and a majority is left"
 
-    first: Literal["influence", "filter"] = "influence"
-    second: Literal["flat", "cosine", "none"] = "flat"
+    flatten: tuple[Annotated[float, msgspec.Meta(ge=0.0, le=1.0)], ...] = (0.9, 0.5)
 
     def weigh(self, gram: Matrix, prior: Weights | None = None) -> RowWeights:  # noqa: ARG002  all rows count the same
         """Give equal weight to the rows that are left."""
         n = len(gram)
-        f = self.tolerated(n)
-        left = np.arange(n)
-        if f:
-            left = self._first(gram, f)
-        if f and self.second != "none":
-            among = _centered(gram[np.ix_(left, left)])
-            among = _flattened(among) if self.second == "flat" else _scaled(among)
+        f, left = self.tolerated(n), np.arange(n)
+        for quantile in (1.0, *self.flatten) if f else ():
+            among = _flattened(_centered(gram[np.ix_(left, left)]), quantile)
             left = np.delete(left, _movers(among, f))
         return RowWeights(uniform(left, n), None, 0, f"{n - len(left)} rows rejected")
 
     def max_f(self, n: int) -> int:
-        """Solve n >= 4f + 1: a majority is left."""
-        return (n - 1) // 4
-
-    def _first(self, gram: Matrix, f: int) -> Index:
-        if self.first == "filter":
-            weights = FilterL2(f=f).weigh(gram).weights
-            return np.flatnonzero(weights >= np.median(weights[weights > 0]) / 2)
-        return np.delete(np.arange(len(gram)), _movers(_centered(gram), f))
+        """Leave a majority after all passes."""
+        return (n - 1) // 2 // (1 + len(self.flatten))
 
 
 def _centered(gram: Matrix) -> Matrix:
@@ -69,16 +58,12 @@ def _centered(gram: Matrix) -> Matrix:
     return np.asarray(gram - means - means[:, None] + means.mean())
 
 
-def _flattened(gram: Matrix) -> Matrix:
-    """Reduce eigenvalues above the median to it."""
+def _flattened(gram: Matrix, quantile: float) -> Matrix:
+    """Reduce eigenvalues above a quantile of them to it."""
+    if quantile == 1:
+        return gram
     values, vectors = np.linalg.eigh(gram)
-    return np.asarray((vectors * np.minimum(values, np.median(values))) @ vectors.T)
-
-
-def _scaled(gram: Matrix) -> Matrix:
-    lengths = np.sqrt(np.maximum(gram.diagonal(), 0))
-    factors = np.divide(1.0, lengths, out=np.zeros(len(gram)), where=lengths > 0)
-    return np.asarray(gram * factors * factors[:, None])
+    return np.asarray((vectors * np.minimum(values, np.quantile(values, quantile))) @ vectors.T)
 
 
 def _movers(centered: Matrix, f: int) -> Index:

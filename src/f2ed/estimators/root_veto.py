@@ -26,6 +26,7 @@ class RootVeto(Estimator, frozen=True, tag="root-veto"):
     title = "Root veto"
     family = "pre-aggregation"
     paper = "after FLTrust, Cao et al., NDSS 2021"
+    uses_previous = False
     uses_root = True
     weighted = True
 

@@ -26,6 +26,7 @@ class Sections(Estimator, frozen=True, tag="sections"):
     title = "Sections"
     family = "pre-aggregation"
     paper = "Wang et al., 2021"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

@@ -28,6 +28,7 @@ class SignVote(Estimator, frozen=True, tag="sign-vote"):
     title = "Sign vote"
     family = "pre-aggregation"
     paper = "Ozdayi, Kantarcioglu and Gel, AAAI 2021"
+    uses_previous = False
     weighted = True
 
     inner: "registry.AnyEstimator"

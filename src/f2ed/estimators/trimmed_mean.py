@@ -15,6 +15,7 @@ class TrimmedMean(BoundedEstimator, frozen=True, tag="trimmed-mean"):
     title = "Trimmed mean"
     family = "coordinate-wise"
     paper = "Yin et al., ICML 2018"
+    uses_previous = False
     weighted = True
 
     def estimate(self, rows: Rows) -> Estimate:

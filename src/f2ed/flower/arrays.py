@@ -5,21 +5,28 @@ float32 at least. Any others, such as the counters of a batch normalization, kee
 integers is not an integer.
 """
 
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from logging import getLogger
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
+from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.array_header import HEADER_READERS, NUMPY
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
-__all__ = ["NO_MODEL", "Vector", "flat", "moved", "stated_plan", "update", "update_plan"]
+__all__ = ["NO_MODEL", "Vector", "moved", "stated_plan", "update", "update_plan"]
 
 _log = getLogger("f2ed.flower")
 
+_BLOCK = 1 << 16
 
 NO_MODEL = UpdatePlan((), (), (), 0, ())
 """Where clients only measure, nothing is trained."""
@@ -49,14 +56,6 @@ def stated_plan(arrays: ArrayRecord, rules: Buffers | None, *, clip_value: float
     return update_plan(arrays, rules, clip_value=clip_value)
 
 
-def flat(arrays: ArrayRecord, plan: UpdatePlan) -> Vector:
-    """Return the floats of a model that travel as one vector, in the order of the plan."""
-    names = list(arrays)
-    parts = [_values(name, arrays[name]).ravel() for name in (names[place] for place in plan.places)]
-    wide = any(part.dtype == np.float64 for part in parts)
-    return np.concatenate(parts).astype(np.float64 if wide else np.float32, copy=False)
-
-
 def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     """Return what training changed, or raise `ConfigError` if the trained model has other arrays or shapes."""
     if missing := [name for name in before if name not in after]:
@@ -66,49 +65,94 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     for name in before:
         if (found := tuple(after[name].shape)) != (wanted := tuple(before[name].shape)):
             raise ConfigError(f"the trained array {name!r} has shape {found}; the global one has {wanted}")
-    names = list(before)
-    for name in (names[place] for place in plan.places):
-        if not _is_float(values := _values(name, after[name])):
-            raise ConfigError(f"the trained array {name!r} is of type {values.dtype}; the global one holds floats")
-    in_order = ArrayRecord({name: after[name] for name in before})
-    return flat(in_order, plan) - flat(before, plan)
+    names, spans = list(before), list(plan.spans())
+    old, new = ([_values(names[place], each[names[place]]) for place, _ in spans] for each in (before, after))
+    for (place, _), values in zip(spans, new, strict=True):
+        if not _is_float(values):
+            raise ConfigError(
+                f"the trained array {names[place]!r} is of type {values.dtype}; the global one holds floats"
+            )
+    wide = any(values.dtype == np.float64 for values in (*old, *new))
+    change: Vector = np.empty(plan.coordinates, np.float64 if wide else np.float32)
+    for (_, span), one, other in zip(spans, old, new, strict=True):
+        np.subtract(other.reshape(-1), one.reshape(-1), out=change[span], dtype=change.dtype)
+    return change
 
 
 def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
-    """Return the model after a step, in its own types; arrays that do not travel stay as they are."""
+    """Return the model after a step, in its own types; arrays that do not travel stay as they are.
+
+    Beside the two models nothing of their size is held.
+    """
     if plan.coordinates != len(step):
         raise ConfigError(f"a step of {len(step)} coordinates for a model of {plan.coordinates}")
     names, record = list(arrays), ArrayRecord(dict(arrays))
     for place, span in plan.spans():
-        values = _values(names[place], arrays[names[place]])
-        after = values + step[span].reshape(values.shape)
-        if place in plan.variances:
-            after = np.maximum(after, 0)
-        # Of arrays without dimensions NumPy makes scalars, which Flower does not take.
-        record[names[place]] = Array(_rounded(names[place], after, values.dtype))
+        name, least = names[place], 0 if place in plan.variances else None
+        values = _values(name, arrays[name])
+        add = partial(_add, name, values.reshape(-1), step[span], least)
+        data = _filled(values.shape, values.dtype, add)
+        record[name] = Array(str(values.dtype), values.shape, NUMPY, data)
     return record
 
 
-def _rounded(name: str, values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return values in a model's own type, or raise `ConfigError` where that cannot hold them."""
+def _add(name: str, values: npt.NDArray[Any], step: Vector, least: float | None, out: npt.NDArray[Any]) -> None:
+    """Write values + step in the type of the values, or raise `ConfigError` where that cannot hold them."""
     try:
         with np.errstate(over="raise"):
-            return np.asarray(values, dtype)
+            for start in range(0, len(values), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                after = values[block] + step[block]
+                out[block] = after if least is None else np.maximum(after, least)
     except FloatingPointError:
         raise ConfigError(
-            f"the step takes {name!r} beyond the range of {dtype}, which ends at {np.finfo(dtype).max:g}; start from a "
-            "float32 model, or train with smaller steps"
+            f"the step takes {name!r} beyond the range of {values.dtype}, which ends at "
+            f"{np.finfo(values.dtype).max:g}; start from a float32 model, or train with smaller steps"
         ) from None
 
 
 def _values(name: str, array: Array) -> npt.NDArray[Any]:
-    try:
-        return array.numpy()
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the array {name!r} cannot be read ({error}); it must be a NumPy array in Flower's form"
-        ) from None
+    found = f"it is in the form {array.stype!r}"
+    if array.stype == NUMPY:
+        try:
+            return _viewed(array.data)
+        except ValueError as error:
+            found = str(error)
+    raise ConfigError(f"the array {name!r} cannot be read ({found}); it must be a NumPy array in Flower's form")
 
 
 def _is_float(values: npt.NDArray[Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating))
+
+
+def _viewed(data: bytes) -> npt.NDArray[Any]:
+    """Return the values of an array in the npy form: a view of its bytes, read-only. Raise `ValueError` for any other.
+
+    NumPy's own reader makes a copy, which of a large model is as large as the model.
+    """
+    stream = BytesIO(data)
+    version = npy.read_magic(stream)
+    if version not in HEADER_READERS:
+        raise ValueError(f"an npy header of version {version}")
+    shape, in_columns, dtype = HEADER_READERS[version](stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    values = np.frombuffer(data, dtype, offset=stream.tell())
+    return values.reshape(shape, order="F" if in_columns else "C")
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Callable[[npt.NDArray[Any]], None]) -> bytes:
+    """Return an array in the npy form; `fill` writes its values into a flat array of zeros, and must not keep that.
+
+    The values are in the bytes from the start, so nothing of the array's size is allocated but they.
+    """
+    stream = BytesIO()
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(stream, header)
+    start, size = stream.tell(), prod(shape) * dtype.itemsize
+    if size:
+        stream.seek(start + size - 1)
+        stream.write(b"\0")
+        with stream.getbuffer() as buffer:
+            fill(np.frombuffer(buffer, dtype, offset=start))
+    return stream.getvalue()

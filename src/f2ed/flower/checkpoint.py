@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_or_refuse
+from f2ed.core.msgpack_parts import Joined, parts
 from f2ed.deployment.journal import History
 from f2ed.deployment.server_guard import ServerGuard
 from f2ed.protocol.aggregation import StepState
@@ -78,25 +79,28 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save(path: Path, progress: Progress, *, roster: str) -> None:
-    """Replace the checkpoint; a crash leaves the old one or the new one, whole."""
-    stored = _Stored(
-        round=progress.round,
-        roster=roster,
-        arrays=tuple(
-            _StoredArray(name, array.dtype, tuple(array.shape), array.stype, array.data)
-            for name, array in progress.arrays.items()
-        ),
-        seed=progress.seed.to_bytes(32, "big"),
-        step=progress.step.to_bytes(),
-        history=progress.history,
-        record=progress.record,
-        following=progress.following,
-        attempts=progress.attempts,
-        inner=progress.inner,
-        guard=progress.guard,
-    )
+    """Replace the checkpoint, a `_Stored` in parts; a crash leaves the old one or the new one, whole."""
+    stored = {
+        "format": _FORMAT,
+        "round": progress.round,
+        "roster": roster,
+        "arrays": [(name, *_described(array)) for name, array in progress.arrays.items()],
+        "seed": progress.seed.to_bytes(32, "big"),
+        "step": Joined(progress.step.to_parts()),
+        "history": progress.history,
+        "record": progress.record,
+        "following": progress.following,
+        "attempts": progress.attempts,
+        "inner": progress.inner,
+        "guard": progress.guard,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_or_refuse(path, msgspec.msgpack.encode(stored), what="the checkpoint")
+    write_or_refuse(path, parts(stored), what="the checkpoint")
+
+
+def _described(array: Array) -> tuple[str, tuple[int, ...], str, bytes]:
+    """Return the fields of a `_StoredArray` after its name."""
+    return array.dtype, tuple(array.shape), array.stype, array.data
 
 
 def load(path: Path, *, roster: str, like: ArrayRecord) -> Progress | None:

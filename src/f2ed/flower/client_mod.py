@@ -47,7 +47,7 @@ def protect(message: Message, context: Context, call_next: Call) -> Message:
     failure depends on the request and the roster alone; anything else stays in its log.
     """
     if HELPER in context.node_config:
-        return carried(message, context)
+        return carried(message, str(context.node_config[HELPER]), run=context.run_id, node=context.node_id)
     try:
         return _answered(message, context, call_next, _key_holder(context))
     except ConfigError as error:

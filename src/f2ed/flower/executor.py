@@ -20,8 +20,8 @@ from typing import final
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec import run_superexec
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
-from flwr.supercore.utils import disable_process_dumping
 
+from f2ed.deployment.dumps import forbid_dumps
 from f2ed.flower.replaced import replace
 
 __all__ = ["AppProcesses", "execute", "main"]
@@ -45,7 +45,7 @@ def main() -> None:
 
 def execute(address: str, secret: bytes) -> None:
     """Take the tasks of the node at this address, which shares the secret."""
-    disable_process_dumping(strict=False)
+    forbid_dumps()
     os.environ.setdefault(_POLL, "0.25")
     replace(run_superexec, "get_executor", lambda *_args, **_settings: AppProcesses())
     run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret)

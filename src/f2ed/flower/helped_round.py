@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, Refusal
 from f2ed.core.spill import Spill
 from f2ed.deployment.journal import SeenRows
 from f2ed.deployment.roster import Roster, helped_terms
 from f2ed.deployment.row_file import FileRows
+from f2ed.deployment.server_guard import GuardFile, ServerGuard
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.estimators import Estimate
 from f2ed.flower.checkpoint import Progress
+from f2ed.flower.persistent import Persistent
 from f2ed.flower.round import OpenedRound, OpenedSums, RoundStart
 from f2ed.flower.transport import Post, Posted, RoundExchange
 from f2ed.flower.wire import carried_content, request_content
@@ -44,6 +46,8 @@ class HelpedRounds(NamedTuple):
     """The server's, which the roster names."""
     spill: Spill | None = None
     """Where masked rows go beyond the memory budget."""
+    memory: GuardFile | None = None
+    """What the server remembers of survivors over all runs."""
 
     def __repr__(self) -> str:
         """Show no secret."""
@@ -64,21 +68,11 @@ class HelpedRounds(NamedTuple):
         """Open the mean of the clients that are kept; the judge's estimate is the round's."""
         terms = helped_terms(self.roster, self.job, start.number, coordinates=self.plan.coordinates)
         guard = progress.guard.within(terms.epoch)
-        found: list[HelpersOutcome] = []
-        with self._rows(terms) as rows:
-            task = ServerTask(
-                terms=terms,
-                roster=self.roster.keys,
-                model=start.model,
-                signing_key=self.signing_key,
-                entropy=os.urandom(32),
-                rows=rows,
-                before=guard.kept,
-                struck=guard.struck,
-            )
-            # One conversation, in a thread of its own; meanwhile nodes that come back say hello.
-            each_alone(exchange, [Conversation(helped_mean(task), found.append)], start.meanwhile)
-        (outcome,) = found
+        try:
+            guard = guard if self.memory is None else self.memory.begin(terms, guard)
+            outcome = self._led(terms, guard, start, exchange)
+        except Refusal as error:
+            outcome = HelpersOutcome(aborted=str(error))
         skipped = None if outcome.aborted is None else _said(outcome.aborted, exchange.errors)
         result = self.step.from_estimate(_estimate(outcome), progress.step, round_=progress.round, skipped=skipped)
         means = np.zeros((0, terms.coordinates), np.float32) if outcome.mean is None else outcome.mean[None]
@@ -93,6 +87,26 @@ class HelpedRounds(NamedTuple):
             guard=guard.after(outcome),
             innocent=frozenset(guard.struck),
         )
+
+    def _led(self, terms: Terms, guard: ServerGuard, start: RoundStart, exchange: RoundExchange) -> HelpersOutcome:
+        found: list[HelpersOutcome] = []
+        with self._rows(terms) as rows:
+            task = ServerTask(
+                terms=terms,
+                roster=self.roster.keys,
+                model=start.model,
+                signing_key=self.signing_key,
+                entropy=os.urandom(32),
+                rows=rows,
+                before=guard.kept,
+                struck=guard.struck,
+                remember=None if self.memory is None else partial(self.memory.remember, terms),
+            )
+            # One conversation, in a thread of its own; meanwhile nodes that come back say hello.
+            talk = Persistent(exchange, start.patience)
+            each_alone(talk, [Conversation(helped_mean(task), found.append)], start.meanwhile)
+        (outcome,) = found
+        return outcome
 
     @contextmanager
     def _rows(self, terms: Terms) -> Iterator[RowStore]:

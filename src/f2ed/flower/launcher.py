@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flwr.supercore import telemetry
-from flwr.supercore.exit import add_exit_handler
+from flwr.supercore.exit import ExitCode, add_exit_handler
+from flwr.supercore.exit import exit as exit_
+from flwr.supercore.exit.exit_code import EXIT_CODE_HELP
 from flwr.supernode import fleet_http_client, start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
@@ -38,8 +40,10 @@ from f2ed.flower.pinning import REFUSED, Gate
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 from f2ed.flower.selftest import check_flower
+from f2ed.flower.unsent_replies import catch_up
 
 __all__ = [
+    "QUIET",
     "NodeOptions",
     "agent_settings",
     "announce",
@@ -47,6 +51,7 @@ __all__ = [
     "app_environment",
     "check_options",
     "guard_flower",
+    "quiet_flower",
     "start",
 ]
 
@@ -54,13 +59,19 @@ _log = getLogger("f2ed.flower")
 
 _FURTHER = ("--max-retries", "--max-wait-time")
 """Options of `flower-supernode` that may be given. All others are set here, or weaken the node."""
-_QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+"""Environment variables with which Flower reaches no other host than the SuperLink."""
 _PASSED = (
     *("PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"),
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
 """Environment variables that an app gets. Others may hold secrets of the node."""
 _GRACE = 5.0
+_REJECTED = (
+    "The SuperLink did not admit this node. If its last process was killed, the SuperLink takes it for connected for "
+    "about a minute more: start it again then, as a supervisor does. If not: is its key registered (flwr supernode "
+    "register), and are both clocks right? f2ed doctor node tells."
+)
 
 
 class NodeOptions(NamedTuple):
@@ -105,7 +116,7 @@ def start(options: NodeOptions) -> None:
     place = place_for(options.app_user, options.app_secret)
     _at_the_end(lambda: _remove(place, options))
     start_agent(place, gate, settings)
-    os.environ |= {"FLWR_HOME": str(home), **_QUIET}
+    os.environ |= {"FLWR_HOME": str(home), **QUIET}
     if options.app_secret is None:
         _start_executor(options, secret)
     else:
@@ -140,9 +151,16 @@ def check_options(options: NodeOptions) -> None:
 
 def guard_flower(gate: Gate) -> None:
     """Put the gate into this process's Flower, and turn off what reaches other hosts."""
-    replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
+    quiet_flower()
     replace(start_client_internal, "FAB_VERIFICATION_ERROR", REFUSED)
     replace(start_client_internal, "http_request_response", gate.guard(http_request_response))
+
+
+def quiet_flower() -> None:
+    """Turn off what reaches other hosts in this process's Flower, and mend what leaves a node silent."""
+    replace(telemetry, "FLWR_TELEMETRY_ENABLED", "0")
+    replace(exit_, "EXIT_CODE_HELP", EXIT_CODE_HELP | {ExitCode.SUPERNODE_CONNECTION_ERROR: _REJECTED})
+    catch_up()
     connect = fleet_http_client.FleetHttpClient.__init__
 
     def without_redirects(self: Any, *args: Any, **settings: Any) -> None:
@@ -178,7 +196,7 @@ def app_command(user: str, command: Sequence[str]) -> list[str]:
 
 def app_environment(environment: Mapping[str, str], further: Sequence[str]) -> dict[str, str]:
     """Return the environment of apps: what they need, and nothing that may be a secret of the node."""
-    return {name: environment[name] for name in (*_PASSED, *further) if name in environment} | _QUIET
+    return {name: environment[name] for name in (*_PASSED, *further) if name in environment} | QUIET
 
 
 def agent_settings(options: NodeOptions) -> dict[str, Any]:

@@ -6,8 +6,6 @@ Nothing listens beyond 127.0.0.1, nothing is written outside one folder, and eve
 import os
 import re
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -15,17 +13,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.deployment.certs import Tls, server_certificate
-from f2ed.flower.processes import HOST, descendants, free_ports, kill_each, tool
+from f2ed.deployment.roster import HelperRole
+from f2ed.flower.processes import (
+    HOST,
+    PATIENCE,
+    descendants,
+    environment,
+    free_ports,
+    kill_each,
+    tool,
+    until_it_answers,
+)
 from f2ed.flower.run_status import check_run
-from f2ed.flower.trial_roster import create_roster, sign_again
+from f2ed.flower.trial_commands import helper_command, superlink_command
+from f2ed.flower.trial_roster import TrialHelpers, create_roster, sign_again
 
 __all__ = ["Deployment"]
 
-_PATIENCE = 120.0
 _GRACE = 5.0
 
 Log = Callable[[str], None]
@@ -45,12 +53,13 @@ class Deployment:
         app: Path,
         strangers: int = 0,
         spares: int = 0,
+        helpers: TrialHelpers | None = None,
         log: Log = lambda _: None,
     ) -> None:
         """Create all keys, and sign a roster that approves the app in this folder as it is now.
 
         `strangers` are nodes that the SuperLink knows and the roster does not. `spares` are additional keys that the
-        SuperLink knows, to replace lost nodes: see `replace_node`.
+        SuperLink knows, to replace lost nodes: see `replace_node`. With `helpers` a mixer and a judge are started too.
         """
         self.folder = folder
         self.nodes: dict[int, Process] = {}
@@ -61,15 +70,19 @@ class Deployment:
         self._keys = {client: client for client in range(self._count)}
         """The number of the key with which each node authenticates."""
         self._spares = list(range(self._count, self._count + spares))
+        self.helpers: dict[HelperRole, Process] = {}
+        roles: tuple[HelperRole, ...] = () if helpers is None else get_args(HelperRole)
+        self._helper_keys = {role: self._count + spares + place for place, role in enumerate(roles)}
         self.tls: Tls = server_certificate(folder / "certs", [HOST, "localhost"])
         self.roster = create_roster(
             folder,
             clients=self._count,
             nodes=nodes,
-            keys=(*self._keys, *self._spares),
+            keys=(*self._keys, *self._spares, *self._helper_keys.values()),
             shards=shards,
             min_crowd=min_crowd,
             apps=[app],
+            helpers=helpers,
         )
         self.ports = free_ports()
         self.port = next(self.ports)
@@ -98,6 +111,8 @@ class Deployment:
             self._register()
             for client in range(self._count):
                 self.start_node(client)
+            for role in self._helper_keys:
+                self.start_helper(role, first=True)
         except BaseException:
             self.close()
             raise
@@ -112,18 +127,8 @@ class Deployment:
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it answers."""
         self._log(f"starting the SuperLink on {HOST}:{self.port}, with TLS and node authentication")
-        self.superlink = self.start_process(
-            "superlink",
-            [
-                *tool("flower-superlink"),
-                *("--host", HOST, "--port", str(self.port)),
-                *("--ssl-ca-certfile", str(self.tls.ca)),
-                *("--ssl-certfile", str(self.tls.certificate), "--ssl-keyfile", str(self.tls.key)),
-                *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
-                *("--database", str(self.folder / "superlink.db")),
-            ],
-        )
-        self._until_it_answers(self.superlink)
+        self.superlink = self.start_process("superlink", superlink_command(self.folder, self.port, self.tls))
+        until_it_answers(self.superlink, self.port, self.tls.ca, lambda: self.log("superlink"))
 
     def start_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode that runs approved apps only; `settings` are added to its node-config."""
@@ -143,21 +148,36 @@ class Deployment:
             ],
         )
 
+    def start_helper(self, role: HelperRole, *, first: bool = False) -> None:
+        """Start a helper and its node; `first` when it never served before."""
+        key, port = self._helper_keys[role], next(self.ports)
+        command = helper_command(self.folder, role, self.node_address, self.tls.ca, key, port)
+        self.helpers[role] = self.start_process(role, [*self.f2ed, *command, *(["--first"] if first else [])])
+
     def start_node_again(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode and wait until it is connected.
 
         For about a minute after a node was killed the SuperLink considers it connected and rejects its successor.
         """
-        until = time.monotonic() + _PATIENCE
+        self._until_admitted(
+            f"node_{client}", lambda: self.start_node(client, settings=settings), lambda: self.nodes[client]
+        )
+
+    def start_helper_again(self, role: HelperRole) -> None:
+        """Start a helper that was killed, and wait until its node is connected, which may take as long."""
+        self._until_admitted(role, lambda: self.start_helper(role), lambda: self.helpers[role])
+
+    def _until_admitted(self, name: str, start: Callable[[], None], process: Callable[[], Process]) -> None:
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            before = len(self.log(f"node_{client}"))
-            self.start_node(client, settings=settings)
-            while self.nodes[client].poll() is None and time.monotonic() < until:
-                if "SuperNode ID:" in self.log(f"node_{client}")[before:]:
+            before = len(self.log(name))
+            start()
+            while process().poll() is None and time.monotonic() < until:
+                if "SuperNode ID:" in self.log(name)[before:]:
                     return
                 time.sleep(0.2)
-            self.kill(self.nodes[client])
-        raise PeerError(f"node {client} was not admitted within {_PATIENCE:g} s; its log is in {self.folder}")
+            self.kill(process())
+        raise PeerError(f"{name} was not admitted within {PATIENCE:g} s; its log is in {self.folder}")
 
     def replace_node(self, client: int, *, settings: Mapping[str, str] | None = None) -> None:
         """Start a SuperNode in place of a lost one, under a spare key, which the SuperLink admits at once.
@@ -186,7 +206,7 @@ class Deployment:
         if process.wait() != 0:
             raise PeerError(f"flwr run ended with status {process.returncode}; the logs are in {self.folder}")
         if number is not None:
-            check_run([*self.flwr, "list", "trial"], number[1], self._environment())
+            check_run([*self.flwr, "list", "trial"], number[1], environment(self.folder))
 
     def log(self, name: str) -> str:
         """Return what a process has written so far: superlink, or node_0 and so on."""
@@ -205,7 +225,7 @@ class Deployment:
         with suppress(ProcessLookupError):
             process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE)
+            process.wait(PATIENCE)
         self.kill(process)
 
     def close(self) -> None:
@@ -224,7 +244,7 @@ class Deployment:
         self._started.clear()
 
     def _register(self) -> None:
-        self._log(f"registering {self._count} nodes")
+        self._log(f"registering {self._count + len(self._helper_keys)} nodes")
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
@@ -236,7 +256,7 @@ class Deployment:
                 f"register_{number}",
                 [*self.flwr, "supernode", "register", str(self.folder / "nodes" / f"node_{number}.pub"), "trial"],
             )
-            for number in (*self._keys, *self._spares)
+            for number in (*self._keys, *self._spares, *self._helper_keys.values())
         }
         for name, process in under_way.items():
             self._finish(name, process)
@@ -249,9 +269,9 @@ class Deployment:
 
     def _finish(self, name: str, process: Process) -> None:
         try:
-            status = process.wait(_PATIENCE)
+            status = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            raise PeerError(f"{name} took longer than {_PATIENCE:g} s; its log is in {self.folder}") from None
+            raise PeerError(f"{name} took longer than {PATIENCE:g} s; its log is in {self.folder}") from None
         self._started.remove(process)
         if status != 0:
             raise PeerError(f"{name} ended with status {status}: {self.log(name).strip()[-500:]}")
@@ -264,36 +284,9 @@ class Deployment:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env=environment(self.folder),
                 cwd=self.folder,
                 start_new_session=True,  # A process group: its children are stopped with it.
             )
         self._started.append(process)
         return process
-
-    def _environment(self) -> dict[str, str]:
-        return os.environ | {
-            "FLWR_HOME": str(self.folder / "flwr"),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "PYTHONUNBUFFERED": "1",
-            "OMP_NUM_THREADS": "1",
-            # Flower starts its parts by name.
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        }
-
-    def _until_it_answers(self, process: Process) -> None:
-        trusted = ssl.create_default_context(cafile=str(self.tls.ca))
-        until = time.monotonic() + _PATIENCE
-        while time.monotonic() < until:
-            if process.poll() is not None:
-                raise PeerError(f"the SuperLink ended at once: {self.log('superlink').strip()[-500:]}")
-            with (
-                suppress(OSError),
-                socket.create_connection((HOST, self.port), timeout=5) as plain,
-                trusted.wrap_socket(plain, server_hostname=HOST),
-            ):
-                return
-            time.sleep(0.2)
-        raise PeerError(f"the SuperLink did not answer within {_PATIENCE:g} s; its log is in {self.folder}")

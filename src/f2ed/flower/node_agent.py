@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flwr.common.config import parse_config_args
-from flwr.supercore.utils import disable_process_dumping
 
 from f2ed.core.errors import ConfigError
 from f2ed.deployment.agent import AGENT, Agent
 from f2ed.deployment.agent.listener import user_id
+from f2ed.deployment.dumps import forbid_dumps
 from f2ed.flower.pinning import Gate
 
 __all__ = ["OURS", "NodeSettings", "Place", "place_for", "split_settings", "start_agent"]
@@ -66,7 +66,7 @@ def place_for(app_user: str, app_secret: Path | None) -> Place:
 
 def start_agent(place: Place, gate: Gate, settings: dict[str, Any]) -> None:
     """Start the agent in this process, whose memory no process of another user, and no debugger, can read."""
-    disable_process_dumping(strict=False)
+    forbid_dumps()
     agent = Agent(settings, gate.approved.get, uid=place.uid)
     # With a secret for others, the socket's group lets them in: only root may give a file away.
     owner = place.uid if place.mode == 0o600 else -1

@@ -71,6 +71,8 @@ class RoundStart(NamedTuple):
     """The digest of all that the clients are given."""
     meanwhile: Callable[[], None]
     """To be called now and then while replies are awaited."""
+    patience: float
+    """Seconds for which a helper may be down in a step."""
 
 
 class OpenedSums(NamedTuple):
@@ -251,7 +253,7 @@ class RoundLeader(NamedTuple):
             pace=self.pace,
             kind=kind,
         )
-        return RoundStart(attendance.number, model, self.registry.poll), exchange
+        return RoundStart(attendance.number, model, self.registry.poll, deadlines.step), exchange
 
     def _late_replies(self) -> dict[ClientId, str]:
         """Return who answered an earlier round after its deadline; their nodes are free again."""

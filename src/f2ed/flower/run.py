@@ -17,13 +17,15 @@ from flwr.serverapp.strategy import Result
 from f2ed.core.errors import ConfigError, OutageError
 from f2ed.core.spill import Spill
 from f2ed.deployment.journal import Journal, RoundOutcome, run_header
+from f2ed.deployment.logged import with_logged
 from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
 from f2ed.deployment.run_lock import Note
+from f2ed.deployment.server_guard import GuardFile
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import SERVER_ROUND
-from f2ed.deployment.transparency import Heads, ServerLog
+from f2ed.deployment.transparency import Heads, ServerLog, log_lines
 from f2ed.flower import checkpoint as checkpoints
 from f2ed.flower.arrays import NO_MODEL, stated_plan
 from f2ed.flower.attendance import Attendance, Muster, Waits
@@ -84,7 +86,7 @@ class RunLeader:
         note: Note,
     ) -> Result:
         """Lead all rounds that are left, and return what Flower's strategies return."""
-        progress = self._resumed(initial)
+        progress = self._remembering(self._resumed(initial))
         result = Result(arrays=progress.arrays)
         metrics = recorded(evaluated(evaluation.server, progress, result))
         leader = self._leader(grid, progress)
@@ -93,7 +95,7 @@ class RunLeader:
         skipped = 0
         while progress.round < num_rounds:
             config = inputs(progress.round + 1, progress.arrays)
-            note(progress.round + 1)
+            note(progress.round + 1, skipped=len(progress.attempts))
             attendance = muster(progress.following, finished=progress.round, note=note)
             if self._written:
                 leader.check_alone(progress)
@@ -107,6 +109,7 @@ class RunLeader:
                 self._publish(progress, outcome, journal, evaluation, result)
             else:
                 skipped += 1
+                note(progress.round + 1, skipped=len(progress.attempts))
                 self._check_skipped(skipped, progress)
         return result
 
@@ -200,6 +203,13 @@ class RunLeader:
         _log.info("f2ed: continuing after round %s, from %s", found.round, path)
         return found
 
+    def _remembering(self, progress: Progress) -> Progress:
+        """Return the progress with every sum that the server's log names: a lost checkpoint makes nobody forget."""
+        if self._settings.log is None:
+            return progress
+        lines = log_lines(self._settings.log.file.path)
+        return progress._replace(history=with_logged(progress.history, lines, self._roster))
+
     def _leader(self, grid: Grid, progress: Progress, *, has_model: bool = True) -> RoundLeader:
         settings, job = self._settings.server, self._roster.job(grid.run.run_id)
         spill = self._settings.spill
@@ -233,7 +243,9 @@ class RunLeader:
         if settings.helped:
             check_plan(plan)
             assert self._settings.log is not None  # noqa: S101  such a roster names the server's key
-            return HelpedRounds(self._roster, step, plan, job, self._settings.log.file.signing_key, spill)
+            log = self._settings.log.file
+            memory = GuardFile(log.path.with_name(f"{self._roster.lineage}.guard"))
+            return HelpedRounds(self._roster, step, plan, job, log.signing_key, spill, memory)
         if spill is not None:
             spill.check_room(settings.bytes_opened(plan.coordinates))
         root_fn, zeros = self._settings.root_fn, np.zeros if spill is None else spill

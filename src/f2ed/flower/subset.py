@@ -37,7 +37,9 @@ class Subset(NamedTuple):
         return ArrayRecord({name: part.get(name, array) for name, array in self.initial.items()})
 
     def settings(self, run: RunSettings) -> RunSettings:
-        """Return settings whose functions see the whole model."""
+        """Return settings whose functions see the whole model: the same ones where all of it travels."""
+        if len(self.travels) == len(self.initial):
+            return run
         root = run.root_fn
         return replace(
             run,

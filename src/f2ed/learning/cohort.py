@@ -18,6 +18,7 @@ from f2ed.learning.fast.convolutions import Convolutions, OneByOne
 from f2ed.learning.fast.gradients import Gradients, by_vmap, one_by_one
 from f2ed.learning.fast.probe import disagreement, has_convolutions, is_stochastic
 from f2ed.learning.fast.stack import stack_gradients
+from f2ed.learning.fast.stacked import Layers, by_stacking
 from f2ed.learning.losses import CROSS_ENTROPY, CrossEntropy, Loss
 from f2ed.learning.threads import run_in_threads
 from f2ed.learning.vector import layout
@@ -28,6 +29,8 @@ __all__ = ["Cohort"]
 _COORDINATES_AT_ONCE = 1 << 20
 # With this many weights a few clients' convolutions keep a GPU busy, and batching clients is slower.
 _FILLS_A_GPU = 1 << 20
+# So many weights of stacked clients at once fill a GPU; with more, memory is all that grows.
+_WEIGHTS_AT_ONCE = 300_000_000
 # Recorded steps to keep: a learning rate that changes over the rounds needs new ones.
 _MOST_RECORDINGS = 16
 
@@ -36,11 +39,13 @@ class Cohort:
     """A model ready to train many clients, each from the same weights.
 
     Plain stacks of layers with cross-entropy use hand-written gradients: on a GPU all clients at once, on a CPU in
-    threads, in groups or, with convolutions, one by one. Everything else uses `vmap`, except convolutional models on a
-    CPU and models that `vmap` rejects, which are trained client by client in threads; wide convolutional models on a
-    GPU are trained a few clients at a time, each on its own stream. A path whose gradients differ from the reference is
-    not used; `path` and `notify` report what was chosen and why. Everything is computed in full float32, even where a
-    GPU defaults to less, unless the training settings allow TF32.
+    threads, in groups or, with convolutions, one by one. Other models of convolutions, group normalization and dense
+    layers are stacked on a GPU: one pass for the images of many clients. Everything else uses `vmap`, except
+    convolutional models on a CPU and models that `vmap` rejects, which are trained client by client in threads; wide
+    convolutional models that cannot be stacked are trained a few clients at a time, each on its own stream. A path
+    whose gradients differ from the reference is not used; `path` and `notify` report what was chosen and why.
+    Everything is computed in full float32, even where a GPU defaults to less, unless the training settings allow TF32
+    or bfloat16.
 
     An update depends only on the seed, the round, the client's number and its job: not on which other clients train,
     nor on the number of workers. On a GPU this holds up to rounding: its libraries choose kernels by the size of the
@@ -77,7 +82,10 @@ class Cohort:
                 self._choose(start, jobs[0])
         if len(self._recordings) > _MOST_RECORDINGS:
             self._recordings.clear()
-        with _precision(self.device, jobs[0].training.precision if jobs else None):
+        wanted = jobs[0].training.precision if jobs else None
+        if wanted == "bf16" and self.path == "by hand":
+            wanted = "tf32"  # Hand-written gradients are of small models, which have nothing to gain from bfloat16.
+        with _precision(self.device, wanted):
             if self._locals:
                 self._train_alone(start, jobs, out, seed, round_)
             else:
@@ -120,6 +128,9 @@ class Cohort:
             stacks = [stack for _ in range(self.workers) if (stack := stack_gradients(self.model, convolutions))]
             if stacks:
                 yield "by hand", list[Gradients](stacks)
+        layers = None if on_cpu or not has_convolutions(self.model) else _layers_for_a_gpu()
+        if layers is not None:
+            yield "stacked", [by_stacking(self.model, layers, self.loss)]
         if not (on_cpu and has_convolutions(self.model)):
             yield "vmap", [by_vmap(self.model, self.loss) for _ in range(self.workers)]
 
@@ -153,6 +164,8 @@ class Cohort:
             train_in_turn(start, trained, plan, out, self._gradients[0], self._recordings)
             return
         chunk, at = plan.clients, 0
+        if self.path == "stacked":
+            chunk = -(-chunk // -(-chunk * trained // _WEIGHTS_AT_ONCE))
         while at < plan.clients:
             try:
                 part = plan.part(at, at + chunk)
@@ -176,21 +189,32 @@ def _for_a_gpu() -> type[Convolutions] | None:
     return TritonConvolutions
 
 
+def _layers_for_a_gpu() -> type[Layers] | None:
+    """Return the layers for many clients at once on a GPU; None where torch was built without Triton."""
+    try:
+        from f2ed.learning.fast.triton_layers import TritonLayers  # noqa: PLC0415  as above
+    except ModuleNotFoundError:
+        return None
+    return TritonLayers
+
+
 @contextmanager
-def _precision(device: torch.device, wanted: Literal["tf32"] | None) -> Iterator[None]:
-    """Use this device and full float32, or TF32 where it is wanted.
+def _precision(device: torch.device, wanted: Literal["tf32", "bf16"] | None) -> Iterator[None]:
+    """Use this device and full float32, or less where it is wanted.
 
     TF32 is torch's default for convolutions; it changes updates by about a percent.
     """
     if device.type != "cuda":
         yield
         return
-    allowed = wanted == "tf32"
+    allowed = wanted is not None
     before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     torch.backends.cudnn.allow_tf32 = allowed
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     try:
-        with torch.cuda.device(device):
+        # Casts that are kept would outlive a recorded step.
+        lower = torch.autocast("cuda", torch.bfloat16, enabled=wanted == "bf16", cache_enabled=False)
+        with torch.cuda.device(device), lower:
             yield
     finally:
         torch.backends.cudnn.allow_tf32 = before[0]

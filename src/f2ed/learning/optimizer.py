@@ -47,8 +47,8 @@ class Training(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return self
         return msgspec.structs.replace(self, lr=self.lr * self.lr_schedule(round_), lr_schedule=None)
 
-    precision: Literal["tf32"] | None = None
-    """Allow a GPU to multiply in TF32: several times faster, and updates change by about a percent; float32 without."""
+    precision: Literal["tf32", "bf16"] | None = None
+    """Allow a GPU to multiply in TF32 or, with float32 weights, in bfloat16: several times faster; float32 without."""
 
     def __post_init__(self) -> None:
         """Check every field, and refuse a setting that would have no effect."""

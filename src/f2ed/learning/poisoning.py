@@ -1,13 +1,15 @@
 """Training for attacks: what `MaliciousClients.train` calls, done by the cohort."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from f2ed.attacks import NO_OVERRIDES, Examples, ProximalTerm, TrainingOverrides
 from f2ed.core.arrays import Array
@@ -74,6 +76,20 @@ class MaliciousTraining:
             masks = torch.as_tensor(mask, device=self.model.device).bool()
             jobs = [replace(job, mask=row) for job, row in zip(jobs, masks, strict=True)]
         return self.cohort(self.model, jobs, seed=self.seed, round_=self.round)
+
+    def slopes(self, images: Array, labels: Array, *, model: Array | None = None) -> Tensor:
+        """Return the gradient of the summed loss with respect to each image, in evaluation mode."""
+        weights = self.cohort.layout.views(self.model if model is None else self._tensor(model))
+        shown = _as_trained(images, self.model.device).detach().requires_grad_()
+        wanted = _as_trained(labels, self.model.device)
+        with torch.enable_grad():
+            loss = self.cohort.loss(torch.func.functional_call(self._inspected, weights, (shown,)), wanted)
+            (slope,) = torch.autograd.grad(loss * len(wanted), shown)
+        return slope
+
+    @cached_property
+    def _inspected(self) -> nn.Module:
+        return copy.deepcopy(self.cohort.model).eval()
 
     def _in_one_pool(self, data: Sequence[Examples]) -> list[ClientData]:
         """Put all images into one pool, so that clients can be trained together; shared images go in once."""

@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from f2ed.attacks import AnyAttack, AttackerView, EvaluationData, Examples, MaliciousClients, Palette, Success
+from f2ed.attacks import AnyAttack, AttackerView, EvaluationData, Examples, Goal, MaliciousClients, Palette, Success
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MaliciousTraining, Training, honest_settings
@@ -18,7 +19,7 @@ Shards = tuple[tuple[ClientId, ...], ...]
 
 
 class Adversary:
-    """An attack with the clients, data and training at its disposal; nothing here changes during a run."""
+    """An attack with the clients, data and training at its disposal; nothing changes but the trigger of a round."""
 
     def __init__(
         self,
@@ -42,6 +43,8 @@ class Adversary:
         self._palette = Palette(data.black, data.white)
         self._data = tuple(Examples(mine.samples.images, mine.labels) for mine in own)
         test = Examples(data.test.images, data.test.labels)
+        self._learned: dict[int, Goal | None] = {}
+        """The goal of the latest round, if it has one of its own; `among` shares it."""
         self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
 
     def among(self, everyone: Collection[ClientId]) -> "Adversary | None":
@@ -59,9 +62,10 @@ class Adversary:
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Train the malicious clients the way the attack does; return their updates, [m, d]."""
         training = self._training.at(round_)
+        own = MaliciousTraining(cohort, model, self.clients, training, self._seed, round_)
         clients = MaliciousClients(
             data=self._data,
-            train=MaliciousTraining(cohort, model, self.clients, training, self._seed, round_),
+            train=own,
             model=model,
             honest=honest_settings(training),
             shards=shards,
@@ -72,7 +76,12 @@ class Adversary:
             round=round_,
             rng=stream(self._seed, "crew", round_),
             tensors=cohort.layout.sizes,
+            slopes=own.slopes,
         )
+        goal = self.attack.learn(clients)
+        self._learned.clear()
+        self._learned[round_] = goal
+        clients = replace(clients, goal=goal)
         return torch.as_tensor(self.attack.train(clients))
 
     def send(
@@ -93,8 +102,9 @@ class Adversary:
         )
         return torch.as_tensor(self.attack(view))
 
-    def success(self, evaluator: Evaluator, model: Tensor) -> Success | None:
-        """Return the success of a targeted attack against the model; None for untargeted attacks."""
-        if self._goal is None:
+    def success(self, evaluator: Evaluator, model: Tensor, round_: int) -> Success | None:
+        """Return the success of a targeted attack against the model after a round; None for untargeted attacks."""
+        goal = self._learned.get(round_, self._goal)
+        if goal is None:
             return None
-        return self._goal.success(evaluator.predictions(model, self._goal.images))
+        return goal.success(evaluator.predictions(model, goal.images))

@@ -3,6 +3,7 @@
 from functools import cache
 
 from f2ed.guarantees import ScheduleLeak, Unopened, forecast_leak
+from f2ed.guarantees.helpers_plan import nested_warning
 from f2ed.protocol.secagg import MaskedMode, scheme_of
 from f2ed.protocol.secagg.schemes import AllOrNothing
 from f2ed.protocol.sharding import Assignment, Schedule
@@ -52,6 +53,9 @@ def _forecast(
 
 def warning(experiment: Experiment) -> str | None:
     """Return what to change in a schedule that exposes a client within the planned rounds; None if it does not."""
+    if experiment.helpers is not None:
+        nested = nested_warning(experiment.helpers, clients=experiment.clients, rounds=experiment.rounds)
+        return None if nested is None else f"protocol.guard: {nested}"
     found = forecast(experiment)
     if found is None or not found.leaks:
         return None

@@ -24,6 +24,7 @@ from f2ed.protocol.aggregation import ServerStep, StepResult
 from f2ed.protocol.sharding import Assignment
 from f2ed.records import RoundRecord
 from f2ed.simulation.adversary import Adversary
+from f2ed.simulation.arguments import check_arguments
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
 from f2ed.simulation.client_weights import ClientWeights, client_weights
@@ -61,6 +62,7 @@ def simulate(
     clients=30, malicious=3, shards=10, attack="trimmed-mean-attack", rounds=5)`. `folder` is where data sets are
     stored. A schedule that would expose a client within these rounds raises a warning, or an error if `strict`.
     """
+    check_arguments(strict=strict)
     if (settings is None) == (not stated):
         found = "neither" if settings is None else "both"
         raise ConfigError(
@@ -95,6 +97,7 @@ class Simulation:
         first_rounds: FirstRoundCache | None = None,
         notify: Notify = quiet,
     ) -> None:
+        check_arguments(name=name, data=data, device=device, folder=folder, workers=workers, notify=notify)
         check(experiment)
         if data is None:
             data = experiment.data.load(None if folder is None else Path(folder), notify=notify)
@@ -211,7 +214,7 @@ class Simulation:
         with watch("evaluate"):
             shown = self._buffers.evaluated(model, buffers)
             score = self._evaluator.score(shown, self.data.test)
-            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown)
+            success = None if self._adversary is None else self._adversary.success(self._evaluator, shown, state.round)
         stopping = self.experiment.early_stopping
         after = SimulationState(
             state.round + 1,

@@ -160,7 +160,7 @@ def test_two_searches_do_not_share_a_folder(tmp_path, monkeypatch):
     [
         ({"budget": 0}, "budget of 0: at least 1"),
         ({"confirm": -1}, "-1 further seeds: use 0 or more"),
-        ({"kinds": ("dbaa",)}, "knows no attack 'dbaa'; choose from: adaptive-backdoor"),
+        ({"kinds": ("dbaa",)}, "knows no attack 'dbaa'; choose from: a3fl, adaptive-backdoor"),
         ({"kinds": ("ipm",)}, "none of the attacks ipm is searched for backdoor"),
     ],
 )

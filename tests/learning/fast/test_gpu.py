@@ -29,8 +29,8 @@ MODELS = {
 }
 
 
-def gpu_jobs(training, partition=None, clients=5, **changes):
-    train = Synthetic(train=300, test=9, classes=3, side=6)().train.to("cuda")
+def gpu_jobs(training, partition=None, clients=5, side=6, **changes):
+    train = Synthetic(train=300, test=9, classes=3, side=side)().train.to("cuda")
     assigned = split_samples(train, (partition or Iid())(train.labels.cpu().numpy(), clients, 0))
     return [TrainingJob(number, data, training, **changes) for number, data in enumerate(assigned)]
 
@@ -52,14 +52,20 @@ def test_updates_equal_the_reference(name, partition, training):
     start = flatten(network)
     updates = train(start, work, seed=SEED, round_=ROUND)
     assert updates.is_cuda
-    torch.testing.assert_close(updates, reference(network, work), rtol=1e-3, atol=5e-5)
+    wanted = reference(network, work)
+    if train.path == "stacked":
+        # A unit of ReLU close to zero may be on either side of it.
+        assert float((updates - wanted).norm() / wanted.norm()) < 5e-3
+    else:
+        torch.testing.assert_close(updates, wanted, rtol=1e-3, atol=5e-5)
     assert torch.equal(train(start, work, seed=SEED, round_=ROUND), updates)
 
 
 @pytest.fixture
 def wide(monkeypatch):
-    """Count every convolutional model as one that fills the GPU."""
+    """Count every convolutional model as one that fills the GPU, and that cannot be stacked."""
     monkeypatch.setattr(cohort, "_FILLS_A_GPU", 0)
+    monkeypatch.setattr(cohort, "_layers_for_a_gpu", lambda: None)
 
 
 @pytest.mark.usefixtures("wide")
@@ -81,19 +87,37 @@ def test_clients_of_a_wide_convolutional_model_take_turns_and_replay_one_step(pa
     assert len(recorded) == 6
 
 
-@pytest.mark.usefixtures("wide")
-def test_tf32_is_used_only_where_it_is_allowed():
-    network = ResNet18(width=16)((1, 6, 6), 3, 0).to("cuda")
+@pytest.mark.parametrize("path", ["stacked", "in turn"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_less_precision_is_used_only_where_it_is_allowed(precision, path, request):
+    if path == "in turn":
+        request.getfixturevalue("wide")
+    # Libraries use tensor cores only for convolutions of some size.
+    network = ResNet18(width=32)((1, 16, 16), 3, 0).to("cuda")
     start = flatten(network)
     exact, again, rough = (
         Cohort(network, device="cuda")(
-            start, gpu_jobs(Training(lr=0.05, batch_size=5, precision=precision)), seed=SEED, round_=ROUND
+            start, gpu_jobs(Training(lr=0.01, batch_size=20, precision=given), side=16), seed=SEED, round_=ROUND
         )
-        for precision in (None, None, "tf32")
+        for given in (None, None, precision)
     )
     torch.testing.assert_close(exact, again, rtol=1e-3, atol=5e-5)
-    assert 1e-5 < float((rough - exact).norm() / exact.norm()) < 0.1
-    assert not torch.equal(rough, exact)
+    assert 1e-5 < float((rough - exact).norm() / exact.norm()) < 0.5
+
+
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0.5, min_samples=8)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_clients_of_a_residual_network_are_stacked(partition, momentum):
+    network = ResNet18(width=16)((1, 8, 8), 3, 0).to("cuda")
+    work = gpu_jobs(Training(lr=0.01, batch_size=5, local_epochs=2, momentum=momentum), partition, side=8)
+    train = Cohort(network, device="cuda")
+    start = flatten(network)
+    updates = train(start, work, seed=SEED, round_=ROUND)
+    assert train.path == "stacked"
+    wanted = reference(network, work)
+    # A unit of ReLU close to zero may be on either side of it.
+    assert float((updates - wanted).norm() / wanted.norm()) < 0.01
+    assert torch.equal(train(start, work, seed=SEED, round_=ROUND), updates)
 
 
 @pytest.mark.usefixtures("wide")

@@ -85,6 +85,8 @@ def test_a_helper_restored_from_a_backup_is_found_out_by_the_other(role):
     outcome = it.run(numbers, terms=it.terms(round_=2))
     assert outcome.mean is None
     assert "the state is an old copy" in outcome.aborted
+    again = it.run(numbers, terms=it.terms(round_=3))
+    assert f"the {role} gave no opening: it refused: the memory of this {role} is an old copy" in again.aborted
     assert load(it.states[role], it.helper(role)).round is None
 
 

@@ -15,7 +15,7 @@ from tests.protocol.helpers.vectors import generate
 VECTORS = Path(__file__).parent / "vectors"
 GOOD = json.loads((VECTORS / "good.json").read_text())["rounds"]
 BAD = json.loads((VECTORS / "bad.json").read_text())["to_helper"]
-WIRE = "d42c39f1b7f17ea4108c486da89387d1d55ce61f81b2baef8af767b14e7577fb"
+WIRE = "65350e07790fa483b0d9da1bdf2193d0d765ed3ea6e0b07d63c771af77b57935"
 
 
 def name_of(vector):

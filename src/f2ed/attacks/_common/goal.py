@@ -1,7 +1,7 @@
 """What a targeted attack wants, and how its success is measured."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class Goal:
     labels: Array
     lesson: Examples | None = None
     """Images like these, with the labels wanted, that the attacker has for training."""
+    clean: Array | None = None
+    """The images without the trigger, for an attack that learns another one in every round."""
+    learned: Any = None
+    """The trigger of this round, in the attack's own form; None before it has learned one."""
 
     def success(self, predicted: Array) -> Success:
         """Compare the predictions [k] with the wanted labels."""

@@ -14,7 +14,7 @@ from f2ed.attacks._common.goal import Examples, Goal, Palette
 from f2ed.core.arrays import Array
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["NO_OVERRIDES", "MaliciousClients", "ProximalTerm", "Train", "TrainingOverrides"]
+__all__ = ["NO_OVERRIDES", "MaliciousClients", "ProximalTerm", "Slopes", "Train", "TrainingOverrides"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,13 @@ class Train(Protocol):
         """
 
 
+class Slopes(Protocol):
+    """How the loss changes with the images, which the attacker may change too."""
+
+    def __call__(self, images: Array, labels: Array, *, model: Array | None = None) -> Array:
+        """Return the gradient of the summed loss with respect to each image; of the global model unless stated."""
+
+
 @dataclass(frozen=True, eq=False)
 class MaliciousClients:
     """The malicious clients of one round; `data` is in the order of `malicious`."""
@@ -73,8 +80,10 @@ class MaliciousClients:
     classes: int
     palette: Palette
     goal: Goal | None
-    """The goal that the same attack returned at the start of the run."""
+    """The goal that the same attack returned at the start of the run, or in training that of the round."""
     round: int
     rng: np.random.Generator = field(repr=False)
     tensors: tuple[int, ...] = ()
     """The sizes of the model's parameter tensors, where the attacker is told."""
+    slopes: Slopes | None = None
+    """For attacks that learn a trigger."""

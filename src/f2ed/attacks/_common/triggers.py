@@ -1,6 +1,6 @@
 """Backdoor triggers painted into images, and data poisoned with them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ from f2ed.core.arrays import Array
 from f2ed.core.errors import ConfigError
 from f2ed.core.settings import Settings
 
-__all__ = ["Bars", "Box", "Square", "copied", "paint", "poisoned"]
+__all__ = ["Bars", "Box", "Square", "copied", "paint", "poisoned", "relabeled"]
 
 _REFERENCE = 28  # pixels: triggers are defined for MNIST and scaled to other images
 
@@ -78,8 +78,11 @@ def scaled(pixels: int, size: int) -> int:
     return -(-pixels * size // _REFERENCE)
 
 
-def paint(images: Array, boxes: Sequence[Box], shade: float, blend: float = 1.0) -> Array:
-    """Return a copy of the images with the boxes filled; below 1, `blend` lets the image show through."""
+def paint(images: Array, boxes: Sequence[Box], shade: float | Array, blend: float = 1.0) -> Array:
+    """Return a copy of the images with the boxes filled; below 1, `blend` lets the image show through.
+
+    A shade may be an array of pixels of a box's size.
+    """
     height, width = pixels_of(images)
     painted = copied(images)
     for box in boxes:
@@ -100,17 +103,24 @@ def poisoned(
     data: Examples,
     share: float,
     boxes: Sequence[Box],
-    shade: float,
+    shade: float | Array,
     target: int,
     rng: np.random.Generator,
     *,
     blend: float = 1.0,
 ) -> Examples:
     """Paint a random share of the images, at least one, and give them the target label; the others stay clean."""
+    return relabeled(data, share, target, rng, lambda images: paint(images, boxes, shade, blend))
+
+
+def relabeled(
+    data: Examples, share: float, target: int, rng: np.random.Generator, mark: Callable[[Array], Array]
+) -> Examples:
+    """Mark a random share of the images, at least one, and give them the target label."""
     count = max(1, round(share * len(data.labels)))
     chosen = np.sort(rng.permutation(len(data.labels))[:count])
     images, labels = copied(data.images), copied(data.labels)
-    images[chosen] = paint(images[chosen], boxes, shade, blend)
+    images[chosen] = mark(images[chosen])
     labels[chosen] = target
     return Examples(images, labels)
 

@@ -1,10 +1,7 @@
 """Single clients from the sums of many rounds, if a lying server holds the model still.
 
-Clients that train on all their data then send the same update again, and every sum of survivors is an equation. The
-guard decides which sums there are; drop-outs and rejected clients make them differ.
+The sums are those of `f2ed.guarantees.kept_sets`, the updates real ones.
 """
-
-from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,13 +9,11 @@ from numpy.typing import NDArray
 
 from f2ed.audit.coalitions.cohort import Vectors
 from f2ed.audit.disaggregation import cosines
-from f2ed.core.randomness import stream
 from f2ed.protocol.helpers import HelpersProtocol, Terms
-from f2ed.protocol.helpers.guard import fit
 from f2ed.protocol.helpers.settings import fixed_groups
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["cosines_from_sums", "survivors", "with_guard"]
+__all__ = ["cosines_from_sums", "with_guard"]
 
 
 def with_guard(terms: Terms, settings: HelpersProtocol) -> Terms:
@@ -26,20 +21,6 @@ def with_guard(terms: Terms, settings: HelpersProtocol) -> Terms:
     nested = settings.guard == "nested"
     groups = () if nested else fixed_groups(terms.members, settings.size)
     return replace(terms, groups=groups, step=settings.size if nested else 0, epoch_rounds=settings.epoch)
-
-
-def survivors(terms: Terms, rounds: int, away: float, seed: int) -> Iterator[tuple[ClientId, ...]]:
-    """Yield who is summed in each round, if each client is away with this chance and the rule keeps all others."""
-    before: tuple[ClientId, ...] | None = None
-    for round_ in range(rounds):
-        if round_ % terms.epoch_rounds == 0:
-            before = None
-        there = stream(seed, "audit", "away", round_).random(len(terms.members)) >= away
-        wanted = {client: 1.0 for client, here in zip(terms.members, there, strict=True) if here}
-        kept = fit(terms, before, wanted)
-        if len(kept) >= terms.crowd:
-            before = kept
-            yield kept
 
 
 def cosines_from_sums(sums: list[tuple[ClientId, ...]], updates: Vectors) -> Vectors:

@@ -6,7 +6,7 @@ from f2ed.deployment.transparency.findings import MEANINGS, Finding
 from f2ed.deployment.transparency.heads import Heads
 from f2ed.deployment.transparency.lines import Line, read_line, write_line
 from f2ed.deployment.transparency.server import ServerLog, server_log
-from f2ed.deployment.transparency.store import LogFile
+from f2ed.deployment.transparency.store import LogFile, log_lines
 
 __all__ = [
     "MEANINGS",
@@ -19,6 +19,7 @@ __all__ = [
     "LogFile",
     "ServerLog",
     "compare_logs",
+    "log_lines",
     "read_line",
     "server_log",
     "verify_logs",

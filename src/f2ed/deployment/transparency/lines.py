@@ -151,6 +151,8 @@ class ShardOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ctx: Digest
     survivors: tuple[Number, ...]
     """Empty if the shard stayed closed."""
+    weights: tuple[Number, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of the survivors; left out if all are 1."""
     opened: Annotated[bytes, Meta(max_length=32)] = b""
     """Digest of the context and of the mean that was opened."""
     dropped: dict[str, Reason] = {}

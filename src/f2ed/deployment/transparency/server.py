@@ -1,10 +1,11 @@
 """The server's own log: one line per round, with what it asked for, what it opened, and the nodes' newest lines."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +28,7 @@ class ServerLog(NamedTuple):
 
     file: LogFile
     names: Mapping[ClientId, str]
+    weights: Mapping[ClientId, int]
     heads: Heads
 
     def write(
@@ -53,6 +55,7 @@ class ServerLog(NamedTuple):
                 shard=each.shard,
                 ctx=contexts[each.shard],
                 survivors=each.survivors,
+                weights=self._weights(each.survivors),
                 opened=opened.get(each.shard, b""),
                 dropped={self.names[who]: errors.get(who, why)[:500] for who, why in each.dropped.items()},
             )
@@ -76,6 +79,11 @@ class ServerLog(NamedTuple):
         ]
         self.file.append(*found, round_)
 
+    def _weights(self, survivors: Iterable[ClientId]) -> tuple[int, ...] | msgspec.UnsetType:
+        """Return the weights that a sum was opened with, where one is not 1."""
+        found = tuple(self.weights[client] for client in survivors)
+        return found if set(found) - {1} else msgspec.UNSET
+
 
 def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Heads | None) -> ServerLog | None:
     """Return the log of the server that holds this key, beside its records; None if the roster names no key."""
@@ -93,7 +101,8 @@ def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Hea
         raise ConfigError("server_key without records or checkpoint; the server's log is written beside them")
     file = LogFile(beside.with_suffix(".log"), SERVER, private, roster.lineage, roster.digest, roster.serial)
     file.append()  # Whatever keeps it from being written is found before the first round.
-    return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, heads)
+    weights = {entry.id: entry.weight for entry in roster.clients}
+    return ServerLog(file, {entry.id: entry.name for entry in roster.clients}, weights, heads)
 
 
 def _hashed(mean: npt.NDArray[np.float32]) -> bytes:

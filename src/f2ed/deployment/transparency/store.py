@@ -5,6 +5,8 @@ has grown large is renamed, and the next one continues the chain.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from f2ed.deployment.transparency.lines import (
     write_line,
 )
 
-__all__ = ["LogFile"]
+__all__ = ["LogFile", "log_lines"]
 
 _MOST_BYTES = 64 << 20
 _TAIL_BYTES = 1 << 16
@@ -87,6 +89,16 @@ class LogFile(NamedTuple):
         if self.path.exists() and self.path.stat().st_size >= self.most_bytes:
             places = [int(found.suffixes[-2][1:]) for found in _rotated(self.path)]
             self.path.rename(self.path.with_suffix(f".{max(places, default=0) + 1:06d}{self.path.suffix}"))
+
+
+def log_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of a log from the oldest on, renamed files included; what a crash tore is left out."""
+    for each in [*_rotated(path), path]:
+        if each.exists():
+            with each.open("rb") as file:
+                for text in file:
+                    with suppress(PeerError):
+                        yield read_line(text.removesuffix(b"\n"))
 
 
 def author_name(by: int) -> str:

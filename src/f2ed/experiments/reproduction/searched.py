@@ -95,7 +95,8 @@ def _row(accuracy: Searched | None, backdoor: Searched) -> tuple[str, ...]:
 
 
 def _text(shares: Sequence[float]) -> str:
-    return f"{100 * fmean(shares):.1f} ± {50 * (max(shares) - min(shares)):.1f}"
+    spread = f" ± {50 * (max(shares) - min(shares)):.1f}" if len(shares) > 1 else ""
+    return f"{100 * fmean(shares):.1f}{spread}"
 
 
 def fewer_malicious(results: Path) -> Table:

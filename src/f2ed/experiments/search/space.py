@@ -90,6 +90,16 @@ def _triggered(choose: Chooser, space: Space) -> Settings:
     return {**_boosted(choose, space), "blend": _number(choose.suggest_float("blend", 0.3, 1.0))}
 
 
+def _a3fl(choose: Chooser, space: Space) -> Settings:
+    return {**_triggered(choose, space), "unlearning": _log(choose, "unlearning", 0.01, 1.0)}
+
+
+def _iba(choose: Chooser, space: Space) -> Settings:
+    # More than this changes the answers of a model that was never poisoned.
+    reach = _number(choose.suggest_float("reach_of_noise", 0.02, 0.1))
+    return {**_boosted(choose, space), "reach": reach, "ratio": _number(choose.suggest_float("ratio", 0.3, 1.0))}
+
+
 def _neurotoxin(choose: Chooser, space: Space) -> Settings:
     return {**_triggered(choose, space), "ratio": _number(choose.suggest_float("ratio", 0.3, 1.0))}
 
@@ -144,6 +154,8 @@ _SPACES: Mapping[Objective, Mapping[str, Callable[[Chooser, Space], Settings]]] 
         "dba": _triggered,
         "neurotoxin": _neurotoxin,
         "chameleon": _triggered,
+        "a3fl": _a3fl,
+        "iba": _iba,
         "adaptive-backdoor": _adaptive,
         "edge-case": _subpopulation,
         "semantic": _subpopulation,
@@ -173,6 +185,8 @@ _DEFAULTS: Settings = {
     "boost": 1.0,
     "blend": 1.0,
     "ratio": 0.95,
+    "unlearning": 0.01,
+    "reach_of_noise": 0.1,
     "tail": 0.1,
     "reach": "oracle",
     "blind": 0.0,
@@ -201,6 +215,8 @@ _KNOWN: Mapping[Objective, Sequence[Settings]] = {
         {"kind": "chameleon", "shard_aware": False},
         {"kind": "edge-case", "shard_aware": False},
         {"kind": "semantic", "shard_aware": False},
+        {"kind": "a3fl", "shard_aware": False},
+        {"kind": "iba", "shard_aware": False},
     ),
     "accuracy": (
         {"kind": "oracle"},

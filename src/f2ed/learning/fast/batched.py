@@ -213,16 +213,17 @@ class _Group:
         self._recorded: dict[int, _Recording] = {}
 
     def recording(self, plan: BatchPlan, clients: int) -> "_Recording":
-        """Return the recorded step of the first clients."""
+        """Return the recorded step of the first clients; all of a group work in the same memory, one at a time."""
         if clients not in self._recorded:
-            self._recorded[clients] = _Recording(self.training, plan, clients)
+            pool = next((each.graph.pool() for each in self._recorded.values()), None)
+            self._recorded[clients] = _Recording(self.training, plan, clients, pool)
         return self._recorded[clients]
 
 
 class _Recording:
     """A CUDA graph of one step of the first clients, to be replayed with other batches."""
 
-    def __init__(self, training: _Training, plan: BatchPlan, clients: int) -> None:
+    def __init__(self, training: _Training, plan: BatchPlan, clients: int, pool: Any = None) -> None:
         self.training = training
         batch = plan.index[0, :clients], plan.labels[0, :clients], plan.shares[0, :clients]
         self._batch = _pick(plan, batch[0]), batch[1].clone(), batch[2].clone()
@@ -236,8 +237,8 @@ class _Recording:
             for _ in range(3):
                 training.step(*self._batch)
         self.end()
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=self._stream):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool, stream=self._stream):
             training.step(*self._batch)
         for part, value in zip(changing, before, strict=True):
             part.copy_(value)
@@ -260,7 +261,7 @@ class _Recording:
         images.copy_(_pick(plan, plan.index[at, : len(images)]))
         labels.copy_(plan.labels[at, : len(images)])
         shares.copy_(plan.shares[at, : len(images)])
-        self._graph.replay()
+        self.graph.replay()
 
 
 def _pick(plan: BatchPlan, index: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
+from f2ed.core.msgpack_parts import Buffer, parts
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimate, Estimator
 from f2ed.protocol.aggregation.server_optimizer import FedAvg, OptimizerState, ServerOptimizer
@@ -45,7 +46,7 @@ class StepState:
     """What the next step needs from the last one; empty before the first."""
 
     previous: Array | None = None
-    """The last mean, [d], which some estimators start from. A skipped round keeps it."""
+    """The last mean, [d], for estimators that read it; else None. A skipped round keeps it."""
     optimizer: OptimizerState = _NOTHING
     """What the server optimizer remembers."""
     reputation: Mapping[str, float] = field(default_factory=dict)
@@ -53,10 +54,13 @@ class StepState:
 
     def to_bytes(self) -> bytes:
         """Return the state to the last bit."""
-        last, state = _packed(self.previous), self.optimizer
+        return b"".join(self.to_parts())
+
+    def to_parts(self) -> tuple[Buffer, ...]:
+        """Return the state to the last bit as buffers to be put together; vectors in memory are not copied."""
+        state = self.optimizer
         memory = tuple(map(_packed, state.memory))
-        stored = _Stored(last.dtype, last.data, state.kind, state.steps, memory, dict(self.reputation))
-        return msgspec.msgpack.encode(stored)
+        return tuple(parts((*_packed(self.previous), state.kind, state.steps, memory, dict(self.reputation))))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "StepState":
@@ -72,12 +76,13 @@ class StepState:
             ) from None
 
 
-def _packed(vector: Array | None) -> _Vector:
+def _packed(vector: Array | None) -> tuple[Literal["<f4", "<f8"] | None, Buffer]:
+    """Return the fields of a `_Vector`."""
     if vector is None:
-        return _Vector()
+        return None, b""
     host = vector if isinstance(vector, np.ndarray) else vector.detach().cpu().numpy()
     dtype: Literal["<f4", "<f8"] = "<f4" if host.dtype == np.float32 else "<f8"
-    return _Vector(dtype, host.astype(dtype, copy=False).tobytes())
+    return dtype, np.ascontiguousarray(host, dtype).data
 
 
 def _unpacked(stored: _Vector) -> Array:
@@ -176,7 +181,8 @@ class ServerStep:
         reputation = dict(state.reputation)
         if estimate.reputation is not None:
             reputation |= zip(names, map(float, estimate.reputation), strict=False)
-        return StepResult(estimate, None, StepState(estimate.mean, after, reputation), step)
+        previous = estimate.mean if self.estimator.needs_previous() else None
+        return StepResult(estimate, None, StepState(previous, after, reputation), step)
 
     def _end(self, width: int) -> int:
         """Return where the trained coordinates end."""

@@ -8,7 +8,7 @@ import msgspec
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.helpers.envelope import check_envelope, envelope_digest, open_envelope
 from f2ed.protocol.helpers.keys import PairKeys, check_openings, joint_seed, make_opening, party_key, seed_commitment
-from f2ed.protocol.helpers.machine import Accepted, Helper, HelperState, RoundState, StepInput
+from f2ed.protocol.helpers.machine import Accepted, Helper, HelperState, RoundState, StaleStateError, StepInput
 from f2ed.protocol.helpers.messages import Accusation, Envelope, Opening, Revealed, SignedSet, Vote
 from f2ed.protocol.helpers.requests import AskOpening, AskReveal, AskSet, AskVote, Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, Role, Terms, bind, check, lasting
@@ -44,6 +44,11 @@ def open_round(state: HelperState, request: Request, helper: Helper, given: Step
     terms = request.terms
     _check_terms(terms, helper)
     now = (terms.epoch, terms.round)
+    if state.stale:
+        raise StaleStateError(
+            f"the memory of this {helper.role} is an old copy, as the {other_helper(helper.role)} has shown in an "
+            "earlier round; restore the last one, or let the authority name a new helper with a new key"
+        )
     if state.mark >= now:
         raise Refusal(
             f"epoch {terms.epoch}, round {terms.round} is not after epoch {state.mark[0]}, round {state.mark[1]}, "
@@ -83,7 +88,7 @@ def vote(state: HelperState, request: Request, helper: Helper, given: StepInput)
     if mine != now.openings[0]:
         raise Refusal("this helper's own opening was replaced")
     if other.seen > state.before:
-        raise Refusal(
+        raise StaleStateError(
             f"the {other_helper(helper.role)} has seen this {helper.role} open epoch and round {other.seen}, which its "
             f"state does not know (it ends at {state.before}); the state is an old copy: nothing is answered from it"
         )

@@ -4,7 +4,6 @@ x = E + PRG(a) + PRG(b) modulo p. The server holds E and b, the mixer a, the jud
 and what a party holds is uniformly random without it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from f2ed.core.errors import PeerError
 from f2ed.protocol.helpers.field import Elements, P, expand, from_integers, pack, reduce, unpack
 from f2ed.protocol.helpers.keys import Openings, commitment, mask_key
 from f2ed.protocol.helpers.messages import Envelope, Upload
+from f2ed.protocol.helpers.row_chunks import row_digest
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms
 from f2ed.protocol.primitives.crypto import (
     KEY_BYTES,
@@ -34,7 +34,7 @@ from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.primitives.hybrid import HYBRID, Encapsulate, Encapsulated, HybridKey, combine
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Seeds", "check_envelope", "envelope_digest", "make_upload", "open_envelope", "open_row", "row_digest"]
+__all__ = ["Seeds", "check_envelope", "envelope_digest", "make_upload", "open_envelope", "open_row"]
 
 _P = np.uint64(P)
 _BLOCK = 1 << 15
@@ -126,11 +126,6 @@ def open_row(upload: Upload, key: HybridKey, terms: Terms, context: bytes) -> El
     if not same(row_digest(row), upload.envelope.row):
         raise PeerError("the masked row is not the one that its envelope names")
     return unpack(row, terms.coordinates)
-
-
-def row_digest(row: bytes | memoryview) -> bytes:
-    """Return SHA-256 of a masked row."""
-    return hashlib.sha256(row).digest()
 
 
 def envelope_digest(envelope: Envelope) -> bytes:

@@ -13,7 +13,7 @@ from f2ed.core.errors import Refusal
 from f2ed.protocol.helpers.terms import Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["admit", "fit"]
+__all__ = ["admit", "check_struck", "fit"]
 
 
 def admit(
@@ -40,6 +40,14 @@ def admit(
         raise Refusal(f"client {min(more)} is to be summed again in an epoch in which it was left out")
     if 0 < (fewer := len(before) - len(kept)) < terms.step:
         raise Refusal(f"survivors that shrink by {fewer}; within an epoch they shrink by at least {terms.step}")
+
+
+def check_struck(among: Collection[ClientId], struck: Sequence[ClientId]) -> None:
+    """Refuse strikes that name a client twice, out of order, or not among those that can have earned one."""
+    if any(one >= other for one, other in pairwise(struck)):
+        raise Refusal("a list of strikes that names a client twice or out of order")
+    if others := set(struck) - set(among):
+        raise Refusal(f"a strike for client {min(others)}, which cannot have earned one")
 
 
 def fit(terms: Terms, before: Sequence[ClientId] | None, wanted: Mapping[ClientId, float]) -> tuple[ClientId, ...]:

@@ -22,7 +22,7 @@ from f2ed.protocol.helpers.common_steps import (
     vote,
 )
 from f2ed.protocol.helpers.field import Elements, add, centered, element_at, elements, pack, unpack
-from f2ed.protocol.helpers.keys import mask_key
+from f2ed.protocol.helpers.keys import BLAME, mask_key
 from f2ed.protocol.helpers.machine import (
     Accepted,
     Answer,
@@ -130,9 +130,13 @@ def blame(state: HelperState, request: Request, helper: Helper, given: StepInput
     now = begun(state)
     if any(coordinate >= now.terms.coordinates for coordinate in request.coordinates):
         raise Refusal("coordinates that the update does not have")
-    text = blame_text(now.context, now.clients, request.coordinates, request.sealed)
+    text = blame_text(now.context, now.clients, request.coordinates, request.server)
     checked_signature(now.terms, SERVER, text, request.signature, "blame step")
-    plain = pair_keys(now, JUDGE).unseal(SERVER, b"blame", request.sealed)
+    pairs = pair_keys(now, JUDGE)
+    plain = pairs.unseal(SERVER, BLAME, request.server)
+    # Values that the server alone chose would make strikes an oracle for single coordinates of a client.
+    if pairs.unseal(MIXER, BLAME, request.mixer) != plain:
+        raise PeerError("server and mixer show different values of the masked rows; one of them lies")
     values = unpack(plain, len(now.kept), len(request.coordinates))
     there = set(now.kept)
     masks = np.stack([_at(now, each, request.coordinates) for each in now.accepted if each.client in there])

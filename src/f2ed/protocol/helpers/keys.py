@@ -4,13 +4,15 @@ from typing import final
 
 from f2ed.core.errors import PeerError, Refusal
 from f2ed.protocol.helpers.messages import Opening
-from f2ed.protocol.helpers.terms import ROLES, SERVER, Role, Terms
+from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms
 from f2ed.protocol.primitives.crypto import derive, digest, seal, sign, unseal, verify
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.primitives.hybrid import HybridKey, PublicKeys, check_public_keys
 from f2ed.protocol.sharding import ClientId
 
 __all__ = [
+    "BLAME",
+    "SHOWN",
     "Openings",
     "PairKeys",
     "check_openings",
@@ -20,10 +22,13 @@ __all__ = [
     "mask_key",
     "opening_text",
     "party_key",
+    "sealed_with",
     "seed_commitment",
 ]
 
 Openings = tuple[Opening, Opening, Opening]
+SHOWN, BLAME = b"shown", b"blame"
+"""Steps of a blame."""
 
 
 def party_key(seed: bytes, context: bytes, role: Role, terms: Terms) -> HybridKey:
@@ -130,9 +135,22 @@ class PairKeys:
                 f"what the {sender} sent at step {step.decode()} does not open: corrupted, or not from it"
             ) from None
 
+    def for_blame(self) -> tuple[bytes, bytes, bytes]:
+        """Return what a mixer needs in a blame step after its seeds are erased; it opens nothing else.
+
+        The smudge that it shares with the server, the key of what the server shows, and the key to the judge.
+        """
+        shown = self._step_key(SERVER, MIXER, SHOWN)
+        return self.common(SERVER, b"blame"), shown, self._step_key(MIXER, JUDGE, BLAME)
+
     def _step_key(self, sender: Role, to: Role, step: bytes) -> bytes:
         other = to if sender == self._role else sender
         return derive(self._shared[other], salt=self._clients, info=fields(b"step", step, sender.encode(), to.encode()))
 
     def _associated(self, sender: Role, to: Role, step: bytes) -> bytes:
-        return fields(self._context, self._clients, step, sender.encode(), to.encode())
+        return sealed_with(self._context, self._clients, step, sender, to)
+
+
+def sealed_with(context: bytes, clients: bytes, step: bytes, sender: Role, to: Role) -> bytes:
+    """Return the data that every sealed message between parties is bound to."""
+    return fields(context, clients, step, sender.encode(), to.encode())

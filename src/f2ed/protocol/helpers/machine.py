@@ -11,6 +11,7 @@ whose content is wrong ends the round: it is spent, and no later request revives
 and so is state that is older than what the other helper has seen.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias, cast, final
 
@@ -20,7 +21,7 @@ from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.helpers.messages import Message, Opening, Refused, decode, write
 from f2ed.protocol.helpers.requests import Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, Role, Terms
-from f2ed.protocol.primitives.crypto import KEY_BYTES, digest
+from f2ed.protocol.primitives.crypto import KEY_BYTES
 from f2ed.protocol.sharding import ClientId
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Machine",
     "Phase",
     "RoundState",
+    "StaleStateError",
     "StepInput",
     "begin_job",
     "continue_job",
@@ -117,8 +119,10 @@ class RoundState(_Redacted, frozen=True, kw_only=True):
     combined: bytes = b""
     """The judge: the combination of the masks."""
     kept: tuple[ClientId, ...] = ()
+    blame: tuple[bytes, ...] = ()
+    """The mixer: the keys of a blame step, after its seeds are erased."""
     replies: tuple[tuple[bytes, bytes], ...] = ()
-    """Digests of the requests of this round, and the replies."""
+    """SHA-256 of the requests of this round, and the replies."""
 
 
 @final
@@ -140,6 +144,14 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     struck: tuple[ClientId, ...] = ()
     """Who is out for the epoch."""
     round: RoundState | None = None
+    apart: bytes = b""
+    """The digest of the round under way, where it is stored apart from this."""
+    stale: bool = False
+    """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
+
+
+class StaleStateError(Refusal):
+    """The state is an old copy: the other helper has seen a later round."""
 
 
 class StepInput(NamedTuple):
@@ -236,7 +248,8 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     try:
         state = load(stored, helper)
         message = cast("Request", decode(tuple(machine), request))
-        answered = _answered(state, request)
+        name = hashlib.sha256(request).digest()  # Once: a request may hold many masked rows.
+        answered = _answered(state, name)
         if answered is not None:
             return Answer(stored, answered)
         place = _check_order(machine, state, message, helper)
@@ -247,19 +260,19 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     except PeerError as error:
         if place == 0:  # The round that is under way goes on.
             return Answer(stored, write(Refused(str(error)[:500])), str(error))
-        spent = msgspec.structs.replace(state, round=None)
+        spent = msgspec.structs.replace(state, round=None, stale=state.stale or isinstance(error, StaleStateError))
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
     if (now := after.round) is not None:
-        replies = (*now.replies, (digest(request), written))
+        replies = (*now.replies, (name, written))
         after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
     return Answer(store(after), written)
 
 
-def _answered(state: HelperState, request: bytes) -> bytes | None:
+def _answered(state: HelperState, name: bytes) -> bytes | None:
     if state.round is None:
         return None
-    return dict(state.round.replies).get(digest(request))
+    return dict(state.round.replies).get(name)
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:

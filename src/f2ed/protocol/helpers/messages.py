@@ -28,6 +28,7 @@ __all__ = [
     "RowsWanted",
     "SealedShares",
     "Several",
+    "ShownValues",
     "Signature",
     "SignedSet",
     "Strikes",
@@ -75,7 +76,7 @@ class Envelope(Message, frozen=True, tag="envelope"):
     mixer_commitment: Key
     server_commitment: Key
     row: Key
-    """SHA-256 of the masked row."""
+    """The digest of the masked row."""
     exchange: Key
     ciphertexts: tuple[_Ciphertext, _Ciphertext, _Ciphertext]
     sealed: tuple[_Sealed, _Sealed, _Sealed]
@@ -158,6 +159,13 @@ class Weighed(Message, frozen=True, tag="weighed"):
 @final
 class MaskedSum(Message, frozen=True, tag="mask"):
     """The mixer's part of the sum, sealed to the server."""
+
+    sealed: Blob
+
+
+@final
+class ShownValues(Message, frozen=True, tag="shown"):
+    """What the mixer sends to the judge in a blame step: smudged values of masked rows that it has checked."""
 
     sealed: Blob
 

@@ -15,11 +15,11 @@ from f2ed.protocol.helpers.common_steps import (
     sign_set,
     vote,
 )
-from f2ed.protocol.helpers.envelope import row_digest
-from f2ed.protocol.helpers.field import Elements, elements, pack, unpack
-from f2ed.protocol.helpers.guard import admit
+from f2ed.protocol.helpers.field import Elements, add, elements, pack, unpack
+from f2ed.protocol.helpers.guard import admit, check_struck
+from f2ed.protocol.helpers.keys import BLAME, SHOWN, sealed_with
 from f2ed.protocol.helpers.machine import Answer, Helper, HelperState, Machine, RoundState, StepInput, run_step
-from f2ed.protocol.helpers.messages import MaskedSum, Message, RowsWanted, SealedShares, Strikes
+from f2ed.protocol.helpers.messages import MaskedSum, Message, RowsWanted, SealedShares, ShownValues, Strikes
 from f2ed.protocol.helpers.requests import (
     AskCombination,
     AskMask,
@@ -28,10 +28,12 @@ from f2ed.protocol.helpers.requests import (
     AskRows,
     AskSet,
     AskShares,
+    AskShown,
     AskStrikes,
     AskVote,
     Request,
 )
+from f2ed.protocol.helpers.row_chunks import read_shown, row_digest, shown_values
 from f2ed.protocol.helpers.shares import (
     Copy,
     combine_rows,
@@ -40,13 +42,14 @@ from f2ed.protocol.helpers.shares import (
     mixer_share,
     random_row,
     sketch_of,
+    smudge,
     sum_masks,
     write_copy,
     write_share,
 )
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, SERVER
 from f2ed.protocol.helpers.texts import combined_text, sketches_text, strikes_text, weighed_text
-from f2ed.protocol.primitives.crypto import same
+from f2ed.protocol.primitives.crypto import same, seal, unseal
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["MACHINE", "respond_as_mixer", "rows_step"]
@@ -104,12 +107,37 @@ def give_mask(state: HelperState, request: Request, helper: Helper, given: StepI
     clients = [each.client for each in now.accepted]
     admit(now.terms, clients, state.kept, weighed.kept)
     there = set(weighed.kept)
+    check_struck(set(clients) - there, weighed.struck)
     seeds = [(each.client, MIXER, each.mixer) for each in now.accepted if each.client in there]
     total = pack(sum_masks(now.context, seeds, now.terms.coordinates))
-    sealed = pair_keys(now, MIXER).seal(SERVER, b"mask", total)
-    after = moved(state, 7, seed=b"", half=b"", joint=b"", accepted=(), kept=weighed.kept)
+    pairs = pair_keys(now, MIXER)
+    sealed = pairs.seal(SERVER, b"mask", total)
+    rows = tuple(msgspec.structs.replace(each, mixer=b"") for each in now.accepted if each.client in there)
+    after = moved(state, 7, seed=b"", half=b"", joint=b"", accepted=rows, kept=weighed.kept, blame=pairs.for_blame())
     struck = tuple(sorted({*state.struck, *weighed.struck}))
     return msgspec.structs.replace(after, kept=weighed.kept, struck=struck), MaskedSum(sealed)
+
+
+def show_values(state: HelperState, request: Request, helper: Helper, given: StepInput) -> tuple[HelperState, Message]:  # noqa: ARG001
+    """Check parts of masked rows against their envelopes, and show the judge values of some coordinates, smudged."""
+    assert isinstance(request, AskShown)  # noqa: S101
+    now = begun(state)
+    if any(coordinate >= now.terms.coordinates for coordinate in request.coordinates):
+        raise Refusal("coordinates that the update does not have")
+    smudge_key, shown_key, judge_key = now.blame
+    plain = _opened(shown_key, request.sealed, sealed_with(now.context, now.clients, SHOWN, SERVER, MIXER))
+    digests = {each.client: each.row for each in now.accepted}
+    values = shown_values(read_shown(plain), digests, request.coordinates, now.terms.coordinates)
+    hidden = pack(add(values, smudge(smudge_key, values.shape)))
+    bound = sealed_with(now.context, now.clients, BLAME, MIXER, JUDGE)
+    return moved(state, 8, accepted=(), blame=()), ShownValues(seal(judge_key, hidden, associated=bound))
+
+
+def _opened(key: bytes, sealed: bytes, associated: bytes) -> bytes:
+    try:
+        return unseal(key, sealed, associated=associated)
+    except (PeerError, ValueError):
+        raise PeerError("what the server showed does not open: corrupted, or not from it") from None
 
 
 def take_strikes(state: HelperState, request: Request, helper: Helper, given: StepInput) -> tuple[HelperState, Strikes]:  # noqa: ARG001
@@ -119,7 +147,8 @@ def take_strikes(state: HelperState, request: Request, helper: Helper, given: St
     checked_signature(
         now.terms, JUDGE, strikes_text(now.context, now.clients, strikes.struck), strikes.signature, "strikes"
     )
-    after = moved(state, 8)
+    check_struck(now.kept, strikes.struck)
+    after = moved(state, 9)
     return msgspec.structs.replace(after, struck=tuple(sorted({*state.struck, *strikes.struck}))), strikes
 
 
@@ -132,6 +161,7 @@ MACHINE: Machine = {
     AskRows: take_rows,
     AskCombination: combine,
     AskMask: give_mask,
+    AskShown: show_values,
     AskStrikes: take_strikes,
 }
 
@@ -167,10 +197,11 @@ def _check_rows(now: RoundState, rows: tuple[tuple[ClientId, bytes], ...]) -> No
     for client, row in rows:
         if not same(row_digest(row), now.accepted[places[client]].row):
             raise Refusal(f"the masked row of client {client} is not the one in its envelope; the server altered it")
-    words = np.stack([unpack(row, now.terms.coordinates) for _, row in rows])
+    words = [unpack(row, now.terms.coordinates) for _, row in rows]
 
     def fill(some: slice, columns: slice, out: Elements) -> None:
-        out[:] = words[some, columns]
+        for place, row in enumerate(range(some.start, some.stop)):
+            out[place] = words[row][columns]
 
     found = sketch_of(now.terms, now.joint).fold(len(rows), fill)
     masked = unpack(now.masked, len(now.accepted), now.terms.columns)

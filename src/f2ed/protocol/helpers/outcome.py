@@ -1,6 +1,6 @@
 """What the server brings to a round, and how the round ended."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,8 @@ class ServerTask:
     """The last survivors of the epoch."""
     struck: tuple[ClientId, ...] = ()
     """Who is out for the epoch."""
+    remember: Callable[[tuple[ClientId, ...], tuple[ClientId, ...]], None] | None = None
+    """Stores the survivors and strikes of this round, before its sum can be opened; it may refuse."""
 
     def __repr__(self) -> str:
         """Show no secret."""

@@ -28,12 +28,16 @@ __all__ = [
     "AskRows",
     "AskSet",
     "AskShares",
+    "AskShown",
     "AskStrikes",
     "AskUpload",
     "AskVote",
     "AskWeights",
     "Request",
 ]
+
+
+Offending = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=16)]
 
 
 class Request(Message, frozen=True):
@@ -126,11 +130,20 @@ class AskMask(Request, frozen=True, tag="ask-mask"):
 
 
 @final
-class AskBlame(Request, frozen=True, tag="ask-blame"):
-    """To the judge, after a sum out of range: smudged values of the offending coordinates, signed by the server."""
+class AskShown(Request, frozen=True, tag="ask-shown"):
+    """To the mixer, after a sum out of range: the parts of the kept masked rows with the offending coordinates."""
 
-    coordinates: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=16)]
+    coordinates: Offending
     sealed: Blob
+
+
+@final
+class AskBlame(Request, frozen=True, tag="ask-blame"):
+    """To the judge: smudged values of the offending coordinates, from the server, which signs them, and the mixer."""
+
+    coordinates: Offending
+    server: Blob
+    mixer: Blob
     signature: Signature
 
 

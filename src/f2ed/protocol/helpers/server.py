@@ -18,7 +18,7 @@ from f2ed.protocol.helpers import requests as ask
 from f2ed.protocol.helpers.common_steps import checked_signature
 from f2ed.protocol.helpers.envelope import check_envelope, envelope_digest, open_envelope, open_row
 from f2ed.protocol.helpers.field import pack, unpack
-from f2ed.protocol.helpers.guard import admit
+from f2ed.protocol.helpers.guard import admit, check_struck
 from f2ed.protocol.helpers.keys import (
     Openings,
     PairKeys,
@@ -87,7 +87,10 @@ def _round(task: ServerTask, context: bytes, progress: Progress) -> _Talk[npt.ND
     shares = yield from _mixer_shares(task, context, digest_, rows, pairs, halves[JUDGE], joint)
     weighed = yield from _decision(task, context, digest_, rows, shares, halves[MIXER], joint)
     admit(terms, clients, task.before, weighed.kept)
+    check_struck(set(clients) - set(weighed.kept), weighed.struck)
     progress.weighed = weighed
+    if task.remember is not None:
+        task.remember(weighed.kept, weighed.struck)
     reply = yield from _ask(MIXER, ask.AskMask(weighed), m.MaskedSum, "mask")
     plain = pairs.unseal(MIXER, b"mask", reply.sealed)
     if not same(hashlib.sha256(plain).digest(), weighed.mask):
@@ -234,11 +237,15 @@ def _blame(
     offending: Sequence[int],
 ) -> _Talk[tuple[ClientId, ...]]:
     """Let the judge find who is out of range, and tell the mixer; the round is spent in any case."""
-    sealed, coordinates = rows.values(weighed.kept, offending), tuple(offending)
-    signature = sign(task.signing_key, blame_text(context, digest_, coordinates, sealed))
-    strikes = yield from _ask(JUDGE, ask.AskBlame(coordinates, sealed, signature), m.Strikes, "strikes")
+    coordinates = tuple(offending)
+    shown = ask.AskShown(coordinates, rows.shown(weighed.kept, offending))
+    other = yield from _ask(MIXER, shown, m.ShownValues, "values")
+    mine = rows.values(weighed.kept, offending)
+    signature = sign(task.signing_key, blame_text(context, digest_, coordinates, mine))
+    strikes = yield from _ask(JUDGE, ask.AskBlame(coordinates, mine, other.sealed, signature), m.Strikes, "strikes")
     text = strikes_text(context, digest_, strikes.struck)
     checked_signature(task.terms, JUDGE, text, strikes.signature, "strikes")
+    check_struck(weighed.kept, strikes.struck)
     yield from _ask(MIXER, ask.AskStrikes(strikes), m.Strikes, "receipt of strikes")
     return strikes.struck
 

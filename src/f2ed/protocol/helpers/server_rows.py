@@ -6,7 +6,8 @@ from typing import Protocol, final
 import numpy as np
 
 from f2ed.protocol.helpers.field import Elements, add, expand, fold_top, pack, reduce
-from f2ed.protocol.helpers.keys import PairKeys, mask_key
+from f2ed.protocol.helpers.keys import BLAME, SHOWN, PairKeys, mask_key
+from f2ed.protocol.helpers.row_chunks import ShownRow, chunk_words, chunks_of, row_parts, write_shown
 from f2ed.protocol.helpers.shares import (
     Copy,
     combine_rows,
@@ -113,4 +114,18 @@ class ServerRows:
             np.uint64,
         )
         hidden = add(values, smudge(self._pairs.common(MIXER, b"blame"), values.shape))
-        return self._pairs.seal(JUDGE, b"blame", pack(hidden))
+        return self._pairs.seal(JUDGE, BLAME, pack(hidden))
+
+    def shown(self, kept: Sequence[ClientId], coordinates: Sequence[int]) -> bytes:
+        """Return the parts of the masked rows that hold some coordinates, with proof, sealed to the mixer."""
+        length = self._terms.coordinates
+        places = [chunk_words(place, length) for place in chunks_of(coordinates)]
+        rows = [
+            ShownRow(
+                client,
+                row_parts(pack(self._store.read(client, 0, length))),
+                tuple(pack(self._store.read(client, words.start, words.stop)) for words in places),
+            )
+            for client in kept
+        ]
+        return self._pairs.seal(MIXER, SHOWN, write_shown(rows))

@@ -1,0 +1,1 @@
+"""A federation whose rounds begin when they are told to."""
