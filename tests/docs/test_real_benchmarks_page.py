@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from f2ed.experiments.reproduction.quoted import logs_of
 from f2ed.experiments.reproduction.real_data import EXPERIMENTS, real_data_page
 
 ROOT = Path(__file__).parents[2]
@@ -26,3 +27,15 @@ def test_a_table_has_a_row_for_each_rule_and_the_spread_over_seeds():
         "| FilterL2",
         "| Fence",
     ]
+
+
+def test_interrupted_runs_are_compared_after_as_many_rounds():
+    page = " ".join(real_data_page(ROOT / "results").split())
+    section = page[page.index("## CIFAR-10, ResNet-18") : page.index("## CIFAR-10, a small CNN")]
+    logs = {log.header.name: log for log in logs_of(ROOT / "results" / "cifar10")}
+    stopped, plain = logs["seed 0, FilterL2, none"], logs["seed 0, Mean, none"]
+    assert not stopped.finished
+    assert plain.finished
+    count = len(stopped.rounds)
+    reached = f"seed 0: {100 * stopped.rounds[-1].accuracy:.1f} after {count} of {plain.header.rounds} rounds"
+    assert f"{reached}, plain averaging then {100 * plain.rounds[count - 1].accuracy:.1f}" in section

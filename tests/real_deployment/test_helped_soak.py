@@ -92,7 +92,7 @@ def test_every_process_is_killed_and_the_run_ends_with_all_rounds(tmp_path):
     with Deployment(
         tmp_path, nodes=NODES, shards=NODES // 3, min_crowd=3, app=APP, helpers=helpers, spares=2
     ) as deployment:
-        soak = Soak(deployment, tmp_path, rounds=2 * len(chosen) + 4)
+        soak = Soak(deployment, tmp_path, rounds=2 * len(chosen) + 3)
         soak.begin()
         soak.wait(lambda: soak.attempts() > 0, "first round")
         for role, step in chosen:

@@ -73,6 +73,11 @@ def test_fixed_groups_bound_what_the_sums_of_many_rounds_tell_and_nested_sets_do
     assert groups < 0.6 < nested
 
 
+def test_images_that_no_client_has_are_hardly_recovered(found):
+    chance = value(found, "images", "S, mean of", "share recovered by chance")
+    assert chance <= 0.1
+
+
 def test_few_colluders_probe_more_directions_over_rounds(found):
     later = value(found, "rounds", "J + 4 clients", "PSNR, dB")
     assert later > value(found, "images", "J + 4 clients, probing, K", "PSNR, dB")

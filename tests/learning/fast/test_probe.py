@@ -37,3 +37,29 @@ def test_gradients_may_differ_by_rounding_errors_which_grow_with_them(scale, err
     complaint = disagreement(nearly, local, flatten(model), data)
     assert (complaint is not None) is refused
     assert not refused or "gradients differ by up to" in complaint
+
+
+@pytest.mark.parametrize(
+    ("where", "refused"), [("one unit of many", False), ("a tensor", True), ("a small tensor", True)]
+)
+def test_gradients_may_differ_in_few_coordinates_of_a_large_tensor(where, refused):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 3))
+    draws = torch.Generator().manual_seed(0)
+    data = ClientData(torch.rand(5, 1, 2, 2, generator=draws), torch.arange(5), torch.tensor([0, 1, 2, 0, 1]))
+    local = LocalTrainer(model)
+
+    def nearly(weights, buffers, images, labels, shares):
+        found = []
+        for row, count in enumerate((shares > 0).sum(1).tolist()):
+            local.load(torch.cat((weights[row], buffers)))
+            gradient = local.loss_and_gradient(images[row, :count], labels[row, :count])[1].clone()
+            if where == "one unit of many":
+                gradient[:2] += 4e-4 * gradient[:20000].norm()
+            elif where == "a tensor":
+                gradient[:20000] *= 1.02
+            else:
+                gradient[-3:] *= 1.02
+            found.append(gradient)
+        return torch.stack(found)
+
+    assert (disagreement(nearly, local, flatten(model), data) is not None) is refused

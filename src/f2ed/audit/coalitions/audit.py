@@ -38,6 +38,8 @@ Count = Annotated[int, Meta(ge=1)]
 _SHOWN = 10
 _OWN = 10
 """Colluders that send their own updates."""
+_CHANCES = 5
+"""How many other images are compared for each client's."""
 _SKETCHED = 200
 """Directions along which mixer and judge together, who hold all sketches, look at every update."""
 
@@ -106,8 +108,10 @@ def _images(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterat
     if isinstance(opened, str):
         raise ConfigError(f"the rule opens no sum of these clients, so there is nothing to audit: {opened}")
     mean, kept = opened
-    found = match(it.pixels(kept), invert(it.view(mean, len(kept)), shape))
-    yield from _scored(it, "images", f"S, mean of {len(kept)}", kept, found, "server")
+    candidates = invert(it.view(mean, len(kept)), shape)
+    found, name = match(it.pixels(kept), candidates), f"S, mean of {len(kept)}"
+    yield from _scored(it, "images", name, kept, found, "server")
+    yield _by_chance(it, name, kept, candidates)
     for count in settings.colluders:
         helping = [client for client in kept if client >= it.clients - count]
         others = [client for client in kept if client < it.clients - count]
@@ -124,6 +128,27 @@ def _images(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterat
     single = [match(it.pixels([one]), invert(it.view(it.decode(it.numbers[one]), 1), shape)) for one in some]
     yield from _scored(it, "images", "S + M or S + J: single updates", some, np.concatenate(single))
     yield from _judged(it, settings, sketch)
+
+
+def _by_chance(it: HelpedRound, coalition: str, clients: Sequence[int], candidates: Vectors) -> CoalitionFinding:
+    """Return how many images of the same classes that no client has would count as recovered."""
+    rng, test = stream(it.seed, "audit", "by chance", it.name), it.data.test
+    labels = np.concatenate([np.asarray(it.samples[client].labels) for client in clients])
+    known = np.asarray(test.labels)
+    chosen = np.array([rng.choice(np.flatnonzero(known == label), _CHANCES) for label in labels]).T
+    near = []
+    for some in chosen:
+        others = as_pixels(test.images[some], it.data.black, it.data.white)
+        near.append(psnr(others, match(others, candidates)))
+    hits = (np.concatenate(near) > RECOGNIZED).astype(float)
+    draws = stream(it.seed, "intervals", it.name, coalition, "by chance")
+    return CoalitionFinding(
+        target="images",
+        coalition=f"{coalition}, images that no client has",
+        model=it.name,
+        metric="share recovered by chance",
+        found=interval_of_mean(hits, draws),
+    )
 
 
 def _judged(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterator[CoalitionFinding | Row]:

@@ -80,11 +80,11 @@ class Gap(NamedTuple):
     theirs: Measured
 
 
-def matched(cells: Sequence[Cell], logs: Iterable[RunLog]) -> dict[str, RunLog]:
-    """Return the first finished log of each cell that has one, by the cell's slug."""
+def matched(cells: Sequence[Cell], logs: Iterable[RunLog], *, finished: bool = True) -> dict[str, RunLog]:
+    """Return the first finished log of each cell that has one, or the first unfinished one, by the cell's slug."""
     found: dict[str, RunLog] = {}
     for log in logs:
-        if not log.finished:
+        if log.finished is not finished:
             continue
         try:
             found.setdefault(_key(experiment(migrate_settings(log.header.settings))), log)

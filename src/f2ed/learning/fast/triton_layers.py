@@ -2,7 +2,7 @@
 
 Activations are `[n * b, channels, height, width]` in channels-last order, clients one after another; weights are
 `[n, ...]`. With bfloat16 activations products are in bfloat16, sums in float32. With float32 activations they are in
-TF32 where cuDNN may use it, otherwise in full precision by three TF32 products.
+TF32 or better where cuDNN may use it, otherwise in float32's precision by several products of split factors.
 """
 
 from typing import Any, NamedTuple
@@ -60,16 +60,23 @@ def _precision(images: Tensor) -> str:
 
 
 _PRODUCTS = {"bf16": "ieee", "tf32": "tf32", "float32": "tf32x3"}
+# Sums over pixels read both factors across, which tensor cores allow for bfloat16 only: factors are split into two or
+# three numbers of that type, for three or six products.
+_PRODUCTS_ACROSS = {"bf16": "ieee", "tf32": "bf16x3", "float32": "bf16x6"}
 
 
 def _tile(kind: str, channels: int, outputs: int, precision: str) -> _Tile:
     """Return the tile of a convolution; tuned on an H200."""
     columns = 128 if outputs >= 128 else 64 if outputs > 32 else 32 if outputs > 16 else 16
-    product = _PRODUCTS[precision]
-    if kind == "weights":
-        return _Tile(columns, 128, 64 if precision == "bf16" else 32, 8, 3, product)
-    inner = 64 if channels >= 64 and precision == "bf16" else 32 if channels >= 32 else 16
-    return _Tile(128, columns, inner, 8 if columns == 128 else 4, 3, product)
+    half = precision == "bf16"
+    if kind != "weights":
+        inner = 64 if channels >= 64 and half else 32 if channels >= 32 else 16
+        return _Tile(128, columns, inner, 8 if columns == 128 else 4, 3, _PRODUCTS[precision])
+    if channels < 16 or (columns < 64 and precision == "tf32"):
+        return _Tile(columns, 128, 64 if half else 32, 8 if channels < 16 else 4, 3, _PRODUCTS[precision])
+    taps = 64 if half and outputs > 128 else 128
+    inner = 64 if half or columns == 128 else 32
+    return _Tile(columns, taps, inner, 8 if columns == 128 and not half else 4, 3, _PRODUCTS_ACROSS[precision])
 
 
 def _empty(like: Tensor, batch: int, channels: int, height: int, width: int) -> Tensor:

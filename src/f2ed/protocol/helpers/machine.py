@@ -11,6 +11,7 @@ whose content is wrong ends the round: it is spent, and no later request revives
 and so is state that is older than what the other helper has seen.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias, cast, final
 
@@ -20,7 +21,7 @@ from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.helpers.messages import Message, Opening, Refused, decode, write
 from f2ed.protocol.helpers.requests import Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, Role, Terms
-from f2ed.protocol.primitives.crypto import KEY_BYTES, digest
+from f2ed.protocol.primitives.crypto import KEY_BYTES
 from f2ed.protocol.sharding import ClientId
 
 __all__ = [
@@ -121,7 +122,7 @@ class RoundState(_Redacted, frozen=True, kw_only=True):
     blame: tuple[bytes, ...] = ()
     """The mixer: the keys of a blame step, after its seeds are erased."""
     replies: tuple[tuple[bytes, bytes], ...] = ()
-    """Digests of the requests of this round, and the replies."""
+    """SHA-256 of the requests of this round, and the replies."""
 
 
 @final
@@ -247,7 +248,8 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     try:
         state = load(stored, helper)
         message = cast("Request", decode(tuple(machine), request))
-        answered = _answered(state, request)
+        name = hashlib.sha256(request).digest()  # Once: a request may hold many masked rows.
+        answered = _answered(state, name)
         if answered is not None:
             return Answer(stored, answered)
         place = _check_order(machine, state, message, helper)
@@ -262,15 +264,15 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
     if (now := after.round) is not None:
-        replies = (*now.replies, (digest(request), written))
+        replies = (*now.replies, (name, written))
         after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
     return Answer(store(after), written)
 
 
-def _answered(state: HelperState, request: bytes) -> bytes | None:
+def _answered(state: HelperState, name: bytes) -> bytes | None:
     if state.round is None:
         return None
-    return dict(state.round.replies).get(digest(request))
+    return dict(state.round.replies).get(name)
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:

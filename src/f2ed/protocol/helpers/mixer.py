@@ -197,10 +197,11 @@ def _check_rows(now: RoundState, rows: tuple[tuple[ClientId, bytes], ...]) -> No
     for client, row in rows:
         if not same(row_digest(row), now.accepted[places[client]].row):
             raise Refusal(f"the masked row of client {client} is not the one in its envelope; the server altered it")
-    words = np.stack([unpack(row, now.terms.coordinates) for _, row in rows])
+    words = [unpack(row, now.terms.coordinates) for _, row in rows]
 
     def fill(some: slice, columns: slice, out: Elements) -> None:
-        out[:] = words[some, columns]
+        for place, row in enumerate(range(some.start, some.stop)):
+            out[place] = words[row][columns]
 
     found = sketch_of(now.terms, now.joint).fold(len(rows), fill)
     masked = unpack(now.masked, len(now.accepted), now.terms.columns)

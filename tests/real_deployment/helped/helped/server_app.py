@@ -14,7 +14,9 @@ app = ServerApp()
 
 @app.main()
 def main(grid, context):
-    config, models = context.run_config, {}
+    config = context.run_config
+    written = Path(config["f2ed-records"]).with_suffix(".models")
+    models = json.loads(written.read_text()) if written.exists() else {}
     strategy = F2ed(
         roster=config["f2ed-roster"],
         server_key=config["f2ed-server-key"],
@@ -25,8 +27,8 @@ def main(grid, context):
     )
 
     def keep(number, arrays):
-        models[number] = arrays["x"].numpy().tolist()
-        Path(config["f2ed-records"]).with_suffix(".models").write_text(json.dumps(models))
+        models[str(number)] = arrays["x"].numpy().tolist()
+        written.write_text(json.dumps(models))
 
     strategy.start(
         grid,
