@@ -4,9 +4,10 @@
     python benchmarks/client_sampling.py --quick    a smaller one, fewer rounds
 
 All use the same pool of samples, 60 for each client, masks on, 25 shards. Rounds alternate in one process, and the
-ratio is that of the medians; peak memory is that of a fresh process for each arm. In a sample most clients are new and
-agree on keys first, which fixed shards of the same 100 clients do once: so the federation of 100 is measured with fixed
-shards, after its first round, and with shards that change in every round.
+ratios are those of the medians: of time, and of CPU time, which other work on the machine changes less. Peak memory is
+that of a fresh process for each arm. In a sample most clients are new and agree on keys first, which fixed shards of
+the same 100 clients do once: so the federation of 100 is measured with fixed shards, after its first round, and with
+shards that change in every round.
 """
 
 import json
@@ -27,8 +28,8 @@ ARMS = {
     "100 of 10,000 clients, fixed shards": {"clients": 10_000, "clients_per_round": 100},
     "100 of 10,000 clients, with momentum": {"clients": 10_000, "clients_per_round": 100, "client_momentum": 0.9},
 }
-ROUNDS = 6 if QUICK else 16
-HEADS = ("federation", "seconds to start", "ms per round", "ratio", "peak MB", "ratio")
+ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 6 if QUICK else 16
+HEADS = ("federation", "seconds to start", "ms per round", "ratio", "CPU ms", "ratio", "peak MB", "ratio")
 
 
 class Shared(Partitioner, frozen=True, tag="shared"):
@@ -55,21 +56,22 @@ def simulation(arm):
 
 
 def alternating():
-    """Return the median time of a round of each arm, without the first; and the time to start."""
+    """Return the median time and CPU time of a round of each arm, without the first; and the time to start."""
     starts, runs = {}, {}
     for arm in ARMS:
         since = time.perf_counter()
         run = simulation(arm)
         starts[arm] = time.perf_counter() - since
         runs[arm] = (run, run.start())
-    times = {arm: [] for arm in ARMS}
+    times, busy = ({arm: [] for arm in ARMS} for _ in range(2))
     for _ in range(ROUNDS):
         for arm, (run, state) in runs.items():
-            since = time.perf_counter()
+            since, used = time.perf_counter(), time.process_time()
             after, _ = run.step(state)
             times[arm].append(time.perf_counter() - since)
+            busy[arm].append(time.process_time() - used)
             runs[arm] = (run, after)
-    return starts, {arm: statistics.median(each[1:]) for arm, each in times.items()}
+    return starts, *({arm: statistics.median(each[1:]) for arm, each in found.items()} for found in (times, busy))
 
 
 def main():
@@ -81,12 +83,13 @@ def main():
             state, _ = run.step(state)
         print(json.dumps(peak_bytes()))
         return
-    quick = ["--quick"] if QUICK else []
-    peaks = {arm: in_fresh_process(__file__, "--memory", arm, *quick) / 1e6 for arm in ARMS}
-    starts, times = alternating()
+    given = sys.argv[1:]
+    peaks = {arm: in_fresh_process(__file__, "--memory", arm, *given) / 1e6 for arm in ARMS}
+    starts, times, busy = alternating()
     base = next(iter(ARMS))
     rows = [
         (arm, f"{starts[arm]:.2f}", f"{1e3 * times[arm]:.0f}", f"{times[arm] / times[base]:.2f}",
+         f"{1e3 * busy[arm]:.0f}", f"{busy[arm] / busy[base]:.2f}",
          f"{peaks[arm]:.0f}", f"{peaks[arm] / peaks[base]:.2f}")
         for arm in ARMS
     ]  # fmt: skip

@@ -94,3 +94,19 @@ def test_the_table_of_two_rules_is_what_was_run():
 
 def test_the_table_of_searched_attacks_is_what_was_found():
     assert searched_table(searched(ROOT / "results", "gram_rules")).markdown() in PAGE
+
+
+def test_the_table_of_backdoors_and_groups_is_what_was_run():
+    found = {}
+    for log in read_all(ROOT / "results" / "helpers_backdoors.jsonl.xz"):
+        arm, last = log.header.arm, log.rounds[-1]
+        crowd = min(sum(weight > 0 for weight in record.weights) for record in log.rounds)
+        place = found.setdefault(f"{arm['estimator']}, {arm['protocol']}", {})
+        place[arm["attack"]] = (100 * last.accuracy, 100 * (last.success or 0), crowd)
+    assert len(found) == 6
+    for name, by_attack in found.items():
+        least = min(crowd for _, _, crowd in by_attack.values())
+        shown = [
+            f"{accuracy:.1f}, {success:.1f}" for accuracy, success, _ in map(by_attack.get, ("as trained", "disguised"))
+        ]
+        assert f"| {name} | {least} | {by_attack['none'][0]:.1f} | {' | '.join(shown)} |" in PAGE

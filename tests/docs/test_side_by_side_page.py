@@ -41,7 +41,7 @@ def test_a_table_has_the_mean_over_seeds_and_half_their_range_and_says_whose_cod
     assert third == ("AlignIns", "ours", "95.4", "90.0", "3.0")
 
 
-def test_whoever_lets_in_less_comes_first_and_a_rule_that_costs_too_much_does_not_count():
+def test_the_side_that_lets_in_less_comes_first_and_a_rule_that_costs_too_much_does_not_count():
     assert [row.rule for row in usable(ROWS)] == ["AlignIns", "AlignIns (ours)", "FilterL2"]
     said = winners(ROWS)
     assert said.startswith("of theirs *AlignIns* lets in 2.0 % of its worst backdoor (backdoor x2)")

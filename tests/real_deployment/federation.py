@@ -18,7 +18,7 @@ APP = Path(__file__).parent / "app"
 sys.path.insert(0, str(APP))
 
 from sums.desk import Desk  # noqa: E402  from the app that is deployed
-from sums.task import CLIP, moved, start  # noqa: E402, F401
+from sums.task import CLIP, STEP, moved, start  # noqa: E402, F401
 
 PATIENCE = 400.0
 """Beyond this a test fails; what is waited for takes a small part of it on a quiet machine."""

@@ -1,6 +1,7 @@
 """What must hold after a run under faults, from what the run left: records, models, logs and the signed rosters."""
 
 import io
+import json
 import re
 from contextlib import suppress
 from itertools import pairwise
@@ -11,7 +12,7 @@ from f2ed.core.errors import PeerError
 from f2ed.deployment.roster import read_roster
 from f2ed.deployment.transparency.lines import RoundClosed, read_line
 from f2ed.records import read
-from tests.real_deployment.federation import moved, start
+from tests.real_deployment.federation import STEP, moved, start
 
 _AWAY = r"stopped answering|not connected|late: no reply|silent since"
 _FULL = r"cannot be (written|created): No space left on device"
@@ -86,7 +87,11 @@ def server_rounds(stage):
 
 
 def models_are_sums_of_survivors(stage, records):
-    """Every model is, to the bit, what the clients in its sums alone would have made of the one before."""
+    """Every model is what the clients in its sums alone would have made of the one before.
+
+    To a quarter of a step of the fixed point: the mean over five shards is rounded. Any client more or less in a sum
+    moves most coordinates by several steps.
+    """
     closed = {each.round: each for each in server_rounds(stage)}
     model = start()
     for record in records:
@@ -95,14 +100,22 @@ def models_are_sums_of_survivors(stage, records):
         path = stage.folder / "desk" / "models" / f"{record.round + 1}.npy"
         if path.exists():  # A crash between the record and the hook leaves none.
             found = np.load(io.BytesIO(path.read_bytes()))
-            assert found.tobytes() == model.tobytes(), f"round {record.round + 1}: {np.abs(found - model).max()}"
+            off = np.abs(found - model).max()
+            assert off <= STEP / 4, f"round {record.round + 1} is off by {off / STEP:.3g} steps"
+            model = found
 
 
 def logs_agree(stage):
-    """The signed logs of all nodes and of the server are whole, and tell one story."""
+    """The signed logs of all nodes and of the server are whole, and tell one story.
+
+    Rounds in which the server was killed are missing in its own log; the records have no round of these numbers.
+    """
     logs = [path for client in range(stage.members + 1) for path in stage.state_of(client).glob("*.log")]
     logs += stage.records.parent.glob("*.log")
     rosters = [word for path in sorted(stage.serials.iterdir()) for word in ("--roster", str(path))]
-    for what in ("verify", "compare"):
-        stage.command("log", what, *map(str, logs), *rosters)
+    stage.command("log", "verify", *map(str, logs), *rosters)
+    found = json.loads(stage.command("log", "compare", *map(str, logs), *rosters, "--json", status=None))["findings"]
+    led = {f"round {record.deployed.number}" for record in read(stage.records).rounds}
+    wrong = [each for each in found if each["serious"] and (each["kind"] != "unlisted-round" or each["where"] in led)]
+    assert not wrong, wrong
     return len(logs)
