@@ -71,12 +71,12 @@ test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow 
 	$(BIN)/pytest -m '' tests/real_deployment
 	$(BIN)/pytest tests/report/test_sinks.py tests/learning/test_other_libraries.py # with what only the night installs
 
-# In an environment of its own: mutmut 3.8 needs an older pytest than the tests.
+# In an environment of its own: the tests run against a copy of the source.
 mutants: pyproject.toml ## change the security code in small ways, and show which changes no test notices
 	$(PYTHON) -m venv .venv-mutants
 	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	.venv-mutants/bin/pip install --quiet --disable-pip-version-check --editable '.[flower,dp]' --group mutants
-	.venv-mutants/bin/python scripts/mutants.py $(MUTANTS)
+	.venv-mutants/bin/python scripts/mutants/run.py $(MUTANTS)
 
 lint: style types layers ## style, types and layers
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from f2ed.experiments.reproduction.frontier import measured_frontier
-from f2ed.experiments.reproduction.searched import frontier_page
+from f2ed.experiments.reproduction.frontier_page import frontier_page
 from f2ed.report.frontier import draw_frontier
 
 ROOT = Path(__file__).parents[2]

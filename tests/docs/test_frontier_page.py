@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from f2ed.experiments.reproduction.searched import fewer_malicious, frontier_page, searched, searched_table
+from f2ed.experiments.reproduction.frontier_page import frontier_page
+from f2ed.experiments.reproduction.searched import fewer_malicious, searched, searched_table
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from f2ed.core.errors import ConfigError
-from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, NeighboringClasses, Pathological
+from f2ed.learning.partition import AnyPartition, Assigned, Dirichlet, Iid, NeighboringClasses, Pathological, RareClass
 
 LABELS = np.arange(1000) % 10
 
@@ -50,6 +50,19 @@ def test_clients_have_exactly_k_labels_in_equal_portions(clients, labels, seed):
     assert len(set(histograms[histograms > 0])) == 1
     takers = (histograms > 0).sum(0)
     assert takers.max() - takers.min() <= 1
+
+
+def test_only_the_holders_have_the_rare_class_and_no_sample_is_left_over():
+    histograms = np.array(RareClass(rare=3, holders=4)(LABELS, 10, 0).histograms)
+    assert sorted(histograms[:, 3]) == [0] * 6 + [25] * 4
+    assert histograms.sum() == len(LABELS)
+    assert histograms[:, :3].sum(1).min() > 0
+
+
+@pytest.mark.parametrize(("rare", "holders", "clients"), [(3, 11, 10), (12, 1, 10), (3, 101, 200)])
+def test_a_class_for_more_clients_than_there_are_is_refused(rare, holders, clients):
+    with pytest.raises(ConfigError, match=rf"class {rare} has \d+ samples for {holders} of {clients} clients; use"):
+        RareClass(rare=rare, holders=holders)(LABELS, clients, 0)
 
 
 def test_the_papers_partition_uses_nine_tenths_of_mnists_frequencies():

@@ -25,6 +25,7 @@ __all__ = [
     "Partition",
     "Partitioner",
     "Pathological",
+    "RareClass",
 ]
 
 Setting = bool | int | float | str
@@ -124,6 +125,29 @@ class NeighboringClasses(Partitioner, frozen=True, tag="neighboring-classes"):
         present, counts = labels_for(labels, self.classes_per_client)
         chosen = (np.arange(clients)[:, None] + np.arange(self.classes_per_client)) % len(present)
         return assign_portions(labels, chosen, portions_of(chosen, counts), rng)
+
+
+class RareClass(Partitioner, frozen=True, tag="rare-class"):
+    """The class `rare` belongs to `holders` clients, drawn at random, alone; all others are divided equally at random.
+
+    To a robust rule these clients look like attackers: they agree on something that nobody else knows.
+    """
+
+    by_label: ClassVar[bool] = True
+    rare: Annotated[int, msgspec.Meta(ge=0)] = 9
+    holders: Annotated[int, msgspec.Meta(ge=1)] = 10
+
+    def assign(self, labels: Indices, clients: int, rng: np.random.Generator) -> list[Indices]:
+        """Divide the others, then add equal parts of the class for its holders."""
+        own = rng.permutation(np.flatnonzero(labels == self.rare))
+        if not self.holders <= min(clients, len(own)):
+            raise ConfigError(
+                f"class {self.rare} has {len(own)} samples for {self.holders} of {clients} clients; use fewer holders"
+            )
+        others = np.array_split(rng.permutation(np.flatnonzero(labels != self.rare)), clients)
+        for client, extra in zip(rng.permutation(clients), np.array_split(own, self.holders), strict=False):
+            others[client] = np.concatenate([others[client], extra])
+        return others
 
 
 class Natural(Partitioner, frozen=True, tag="natural"):
@@ -270,4 +294,4 @@ class FlwrDatasets(Partitioner, frozen=True, tag="flwr-datasets"):
             raise ConfigError(f"{self.partitioner} with {stated}: {error}") from None
 
 
-AnyPartition = Iid | Natural | Pathological | NeighboringClasses | Dirichlet | Assigned | FlwrDatasets
+AnyPartition = Iid | Natural | Pathological | NeighboringClasses | RareClass | Dirichlet | Assigned | FlwrDatasets

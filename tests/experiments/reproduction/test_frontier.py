@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from f2ed.attacks import DBA, Edge
-from f2ed.experiments.reproduction.frontier import Standing, minimax, setting_table, standings, undominated
+from f2ed.experiments.reproduction.frontier import Standing, setting_table, standings, undominated
 from f2ed.learning.datasets import Mnist
 from f2ed.report.frontier import draw_frontier
 
@@ -41,15 +41,6 @@ def test_a_standing_is_what_a_rule_costs_and_what_its_worst_attacks_do():
     assert (fence.cost, fence.lost, fence.backdoor) == (pytest.approx(1), pytest.approx(5), pytest.approx(2))
     assert fence.row == ("94.0", "90.0 (Edge)", "2.0 (DBA)", "not run")
     assert fence.listed == pytest.approx(2)
-
-
-def test_the_choice_is_the_rule_whose_largest_harm_is_smallest_over_all_settings():
-    every = [
-        Standing("a", "one", 0, 1, 2), Standing("b", "one", 0, 30, 1),
-        Standing("a", "two", 1, 10, 10), Standing("b", "two", 1, 9, 20),
-        Standing("a", "absent in b", 0, 0, 0),
-    ]  # fmt: skip
-    assert minimax(every) == [("two", 20), ("one", 30)]
 
 
 def test_a_rule_that_another_beats_in_both_is_dominated():

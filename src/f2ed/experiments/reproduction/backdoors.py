@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from f2ed.experiments.reproduction.comparison import OURS, THEIRS, number
+from f2ed.experiments.reproduction.comparison import FENCED, OURS, THEIRS, number
 from f2ed.experiments.reproduction.outcomes import Panel
 from f2ed.experiments.reproduction.paper import FIGURES, released
 from f2ed.experiments.reproduction.quoted import RESNET, by_rule, ended, logs_of, measured, percent, runs_of, says
@@ -20,6 +20,7 @@ def backdoors(ends: Mapping[str, Sequence[Panel]], shards: Iterable[RunLog], res
     return [
         _dba(ends, shards, results),
         _remedies(results),
+        _fence(ends),
         _resnet(ends, results),
         _later_start(ends["fig4"], results),
     ]
@@ -86,6 +87,22 @@ def _remedies(results: Path) -> str:
     return f"""**DBA, remedies.** Two were tried in the setting of Figure 1 (`experiments/dba_remedies.toml`), and
         neither stops it: with client momentum of 0.9 it reaches {number(momentum)} %, with nearest-neighbor mixing
         (NNM) before the filter {number(mixed)} %."""
+
+
+def _fence(ends: Mapping[str, Sequence[Panel]]) -> str:
+    """Describe DBA against FilterL2 with a fence behind it, in each figure and with both networks."""
+    found = [
+        f"{figure} {panel.data}{', ResNet18' if panel.attack == RESNET else ''} {number(fenced)} % "
+        f"(FilterL2: {number(panel.arms.get(OURS))}{' %' if panel.arms.get(OURS) else ''})"
+        for figure, panels in ends.items()
+        for panel in panels
+        if panel.attack in {"DBA (released)", RESNET} and (fenced := panel.arms.get(FENCED)) is not None
+    ]
+    if not found:
+        return ""
+    return f"""**DBA with a fence.** It bounds every coordinate of the rows that FilterL2 keeps, so rows that agree with
+        each other move it less (`Fence`, parts `dba-fence` and `dba-resnet18-fence`): {"; ".join(found)}. Figures that
+        are not named here were not run with it."""
 
 
 def _resnet(ends: Mapping[str, Sequence[Panel]], results: Path) -> str:

@@ -1,6 +1,6 @@
 """Compare our results with the paper's: tables and sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import msgspec
@@ -11,6 +11,7 @@ from f2ed.records.grading import grade
 
 __all__ = [
     "CLOSE",
+    "FENCED",
     "OURS",
     "THEIRS",
     "Table",
@@ -23,9 +24,11 @@ __all__ = [
     "every_arm",
     "minority",
     "number",
+    "verdicts",
 ]
 
 OURS = "FilterL2"
+FENCED = "FilterL2 + fence"
 THEIRS = "FilterL2 (paper)"
 CLOSE = 0.005
 """Half a point counts as close to the best: two seeds may differ by as much."""
@@ -51,16 +54,7 @@ class Table(msgspec.Struct, frozen=True):
 
 def against_paper(figure: str, panels: Sequence[Panel]) -> Table:
     """Compare each number stated in the paper with ours; a positive difference is in our favor."""
-    rows = []
-    for panel in panels:
-        attack = _released_attack(panel)
-        if attack is None:
-            continue
-        for arm in (OURS, "Mean"):
-            value = stated(figure, panel.data, arm).get(attack.split()[0])
-            if value is None:
-                continue
-            rows.append(_beside(panel, attack, arm, value))
+    rows = [_beside(*each) for each in _compared(figure, panels)]
     head = (
         "data",
         "attack",
@@ -69,9 +63,30 @@ def against_paper(figure: str, panels: Sequence[Panel]) -> Table:
         "ours",
         "weight on contaminated rows",
         "released FilterL2, run here",
+        FENCED,
         "paper",
     )
     return Table("Compared with the paper", (*head, "difference", ""), tuple(rows), 4)
+
+
+def verdicts(figure: str, panels: Sequence[Panel], rule: str) -> list[tuple[str, str, str]]:
+    """Return data, attack and verdict for each number stated in the paper, with another rule in the place of theirs."""
+    return [
+        (panel.data, attack, _verdict(_gain(panel, panel.arms.get(rule), value)))
+        for panel, attack, _, value in _compared(figure, panels)
+    ]
+
+
+def _compared(figure: str, panels: Sequence[Panel]) -> Iterator[tuple[Panel, str, str, float]]:
+    """Yield the panel, the attack, the rule and the number for each one stated in the paper."""
+    for panel in panels:
+        attack = _released_attack(panel)
+        if attack is None:
+            continue
+        for arm in (OURS, "Mean"):
+            value = stated(figure, panel.data, arm).get(attack.split()[0])
+            if value is not None:
+                yield panel, attack, arm, value
 
 
 def against_released(figure: str, panels: Sequence[Panel]) -> Table:
@@ -99,8 +114,7 @@ def _released_attack(panel: Panel) -> str | None:
 
 def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...]:
     ours, theirs = panel.arms.get(arm), panel.arms.get(THEIRS)
-    sign = 1 if panel.measure == "accuracy" else -1
-    gain = None if ours is None else sign * (ours.mean - value)
+    gain = _gain(panel, ours, value)
     return (
         panel.data,
         attack,
@@ -109,13 +123,21 @@ def _beside(panel: Panel, attack: str, arm: str, value: float) -> tuple[str, ...
         number(ours),
         "" if ours is None or ours.contaminated_weight is None else f"{100 * ours.contaminated_weight:.1f} %",
         number(theirs) if arm == OURS else "",
+        number(panel.arms.get(FENCED)),
         f"{100 * value:.2f}",
         "" if gain is None else f"{100 * gain + 0.0:+.2f}",
-        "not run" if gain is None else _verdict(gain),
+        _verdict(gain),
     )
 
 
-def _verdict(gain: float) -> str:
+def _gain(panel: Panel, ours: Measured | None, value: float) -> float | None:
+    sign = 1 if panel.measure == "accuracy" else -1
+    return None if ours is None else sign * (ours.mean - value)
+
+
+def _verdict(gain: float | None) -> str:
+    if gain is None:
+        return "not run"
     if gain >= -5e-5:
         return "as good or better"
     return "within half a point" if gain >= -CLOSE else "worse"
@@ -183,7 +205,7 @@ def behind(panels: Sequence[Panel], arm: str = OURS) -> list[str]:
         f"({panel.measure} {number(gap.mine)} against {number(gap.theirs)})."
         for panel, gap in far
     ]
-    missing = [panel for panel in panels if panel.gap(arm) is None]
+    missing = [panel for panel in panels if panel.gap(arm) is None and panel.arms.get(arm) is not None]
     if gaps:
         sentences.append(
             f"{arm} is best, or within {100 * CLOSE:.1f} points of the best rule, in {len(gaps) - len(far)} of "

@@ -13,7 +13,7 @@ from f2ed.experiments.reproduction.quoted import logs_of
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
 
-__all__ = ["Standing", "measured_frontier", "minimax", "setting_table", "standings", "undominated"]
+__all__ = ["Standing", "measured_frontier", "setting_table", "standings", "undominated"]
 
 _NAME, _BASELINE, _SEARCHED = "frontier", "Mean", "adaptive backdoor"
 
@@ -33,6 +33,8 @@ class Standing(NamedTuple):
     """What a table shows: without an attack, then the worst accuracy, listed backdoor and searched backdoor."""
     listed: float = 0.0
     """The largest success of a backdoor that was not searched for."""
+    honest: float = 0.0
+    """Accuracy without an attack."""
 
     @property
     def worst(self) -> float:
@@ -74,18 +76,7 @@ def _standing(setting: str, rule: str, arm: Arm, baseline: float) -> Standing:
     searched = arm.success[_SEARCHED].text() if _SEARCHED in arm.success else "not run"
     row = honest.text(), arm.lowest(len(arm.attacks)), arm.success[listed].text(listed), searched
     cost, lost = 100 * (baseline - honest.mean), 100 * (baseline - lowest.mean)
-    return Standing(setting, rule, cost, lost, 100 * backdoor, row, 100 * arm.success[listed].mean)
-
-
-def minimax(every: Sequence[Standing]) -> list[tuple[str, float]]:
-    """Return the rules with their largest harm over all settings, least first; only rules that have them all."""
-    settings = {each.setting for each in every}
-    by_rule: dict[str, list[Standing]] = defaultdict(list)
-    for each in every:
-        by_rule[each.rule].append(each)
-    whole = {rule: found for rule, found in by_rule.items() if {each.setting for each in found} == settings}
-    worst = {rule: max(each.worst for each in found) for rule, found in whole.items()}
-    return sorted(worst.items(), key=lambda item: (item[1], sum(each.worst for each in whole[item[0]])))
+    return Standing(setting, rule, cost, lost, 100 * backdoor, row, 100 * arm.success[listed].mean, 100 * honest.mean)
 
 
 def undominated(every: Sequence[Standing]) -> list[Standing]:

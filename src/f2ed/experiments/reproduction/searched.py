@@ -1,7 +1,7 @@
-"""The page on rules against attacks that were searched for: what each lets in, and which one is the default."""
+"""What searches for the worst attack found on each rule, and what that says about the choice of one."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -9,13 +9,14 @@ import msgspec
 
 from f2ed.experiments.file import find, read
 from f2ed.experiments.grid import expand
+from f2ed.experiments.reproduction.choice import Ends, worse
 from f2ed.experiments.reproduction.comparison import Table
-from f2ed.experiments.reproduction.frontier import Standing, measured_frontier, minimax, setting_table
+from f2ed.experiments.reproduction.frontier import measured_frontier
 from f2ed.experiments.reproduction.outcomes import matched
-from f2ed.experiments.reproduction.quoted import fill, logs_of
+from f2ed.experiments.reproduction.quoted import logs_of
 from f2ed.experiments.reproduction.worst_case import Arm
 
-__all__ = ["Searched", "fewer_malicious", "frontier_page", "searched", "searched_table"]
+__all__ = ["Searched", "fewer_lost", "fewer_malicious", "five_malicious", "joined", "searched", "searched_table"]
 
 _RULES = {
     "fence": "FilterL2 + fence",
@@ -24,7 +25,7 @@ _RULES = {
     "align-ins": "AlignIns",
     "hard-weights": "FilterL2, hard",
 }
-_FEWER = "fewer_malicious"
+_FEWER, _FIVE, _ADAPTIVE = "fewer_malicious", "five_malicious", "adaptive backdoor"
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 def searched(results: Path, name: str) -> list[Searched]:
-    """Return what a search found: `shards` or `client_rows`; nothing if it was not run."""
+    """Return what a search found: `shards`, `client_rows` or `five`; nothing if it was not run."""
     path = results / "searched" / f"{name}.json"
     return msgspec.json.decode(path.read_bytes(), type=list[Searched]) if path.exists() else []
 
@@ -56,17 +57,38 @@ def searched_table(found: Sequence[Searched]) -> Table:
     """Return a row for each setting and rule: without an attack, and under the worst one by each objective."""
     rows: dict[tuple[str, str], dict[str, Searched]] = defaultdict(dict)
     for each in found:
-        rows[each.setting.removeprefix("none, "), each.name][each.objective] = each
+        rows[_partition(each), each.name][each.objective] = each
     head = ("setting", "rule", "no attack", "worst accuracy", "worst backdoor", "accuracy with it")
     return Table(
-        "", head, tuple((*place, *_row(both["accuracy"], both["backdoor"])) for place, both in rows.items()), 2
+        "", head, tuple((*place, *_row(both.get("accuracy"), both["backdoor"])) for place, both in rows.items()), 2
     )
 
 
-def _row(accuracy: Searched, backdoor: Searched) -> tuple[str, ...]:
+def joined(results: Path) -> dict[str, dict[str, Ends]]:
+    """Return, for each setting with shards and each rule, the worse of the listed attacks and those found."""
+    return worse(_every(results))
+
+
+def _every(results: Path) -> Iterator[tuple[str, str, Ends]]:
+    for rule in measured_frontier(results):
+        lowest = rule.honest - (rule.lost - rule.cost)
+        if "no shards" not in rule.setting:
+            yield f"{rule.setting.removeprefix('mnist, ')}, 10", rule.rule, Ends(rule.honest, lowest, rule.backdoor)
+    for name, malicious in (("shards", 10), ("five", 5)):
+        for each in searched(results, name):
+            success = 100 * fmean(each.success) if each.success else 0.0
+            ends = Ends(100 * fmean(each.honest), 100 * fmean(each.accuracy), success)
+            yield f"{_partition(each)}, {malicious}", each.name, ends
+
+
+def _partition(each: Searched) -> str:
+    return each.setting.rpartition("none, ")[2].lstrip("0123456789, ")
+
+
+def _row(accuracy: Searched | None, backdoor: Searched) -> tuple[str, ...]:
     return (
-        _text(accuracy.honest),
-        f"{_text(accuracy.accuracy)} ({accuracy.attack['kind']})",
+        _text(backdoor.honest),
+        f"{_text(accuracy.accuracy)} ({accuracy.attack['kind']})" if accuracy else "not searched",
         f"{_text(backdoor.success)} ({backdoor.attack['kind']})",
         _text(backdoor.accuracy),
     )
@@ -85,10 +107,26 @@ def fewer_malicious(results: Path) -> Table:
     return Table("", ("rule", *(f"{count} malicious" for count in counts)), tuple(rows))
 
 
-def _fewer_lost(results: Path) -> float:
+def fewer_lost(results: Path) -> float:
     """Return the most points of accuracy that a rule lost to any of these backdoors."""
     arms = [arm for by_count in _fewer_arms(results).values() for arm in by_count.values()]
     return max(100 * (arm.accuracy["none"].mean - arm.accuracy[attack].mean) for arm in arms for attack in arm.success)
+
+
+def five_malicious(results: Path) -> Table:
+    """Return, for each partition and rule, what five malicious clients do; only what was run against the backdoor."""
+    cells = expand(read(find(Path(_FIVE))))
+    found = matched(cells, logs_of(results / _FIVE))
+    arms: dict[tuple[str, str], Arm] = defaultdict(Arm)
+    for cell in cells:
+        if cell.slug in found:
+            arms[cell.arm["partition"], cell.arm["estimator"]].add(cell, found[cell.slug])
+    rows = tuple(
+        (*place, arm.accuracy["none"].text() if "none" in arm.accuracy else "not run", arm.success[_ADAPTIVE].text())
+        for place, arm in arms.items()
+        if _ADAPTIVE in arm.success
+    )
+    return Table("", ("partition", "rule", "no attack", "adaptive backdoor"), rows, 2)
 
 
 def _fewer_arms(results: Path) -> dict[str, dict[int, Arm]]:
@@ -99,168 +137,3 @@ def _fewer_arms(results: Path) -> dict[str, dict[int, Arm]]:
         if cell.slug in found:
             arms[cell.arm["estimator"]][cell.experiment.malicious].add(cell, found[cell.slug])
     return arms
-
-
-def frontier_page(results: Path) -> str:
-    """Return the whole page."""
-    shards, rows = searched(results, "shards"), searched(results, "client_rows")
-    every = measured_frontier(results)
-    return "\n".join(
-        [
-            _HEAD + fill(_summary(shards, rows)),
-            f"{_SHARDS}\n{fill(_budget(shards))}\n{searched_table(shards).markdown()}\n{fill(_worse(every))}",
-            f"{_CLIENT_ROWS}\n{fill(_budget(rows))}\n{searched_table(rows).markdown()}",
-            f"{_FEWER_HEAD}\n{fill(_fewer(results))}\n{fewer_malicious(results).markdown()}",
-            _default(every),
-            _FRONTIER,
-            *(
-                f"### {setting}\n\n{_table(every, setting)}"
-                for setting in dict.fromkeys(each.setting for each in every)
-            ),
-            _PROVENANCE,
-        ]
-    )
-
-
-def _worse(every: Sequence[Standing]) -> str:
-    accuracy, backdoor = (_columns(every, column) for column in (1, 3))
-    return f"""So few trials do not always find the worst: take the worse of this table and [the list](#the-frontier).
-    There FilterL2 falls to {accuracy["FilterL2"]} % accuracy (i.i.d., three classes, Dirichlet), and a backdoor reaches
-    {backdoor["Trimmed Mean"]} % with the trimmed mean and {backdoor["Median"]} % with the median."""
-
-
-def _fewer(results: Path) -> str:
-    return f"""Two backdoors, i.i.d., 25 shards, two seeds, on a CPU (`experiments/{_FEWER}.toml`): *adaptive*, which
-    won most searches, and *boosted*, which a search found against AlignIns. For each rule the success of the worse one
-    in percent after 30 rounds; no accuracy was more than {_fewer_lost(results):.1f} points below that without an
-    attack. They were not searched again for each number of malicious clients, so a stronger one may exist."""
-
-
-def _default(every: Sequence[Standing]) -> str:
-    harm = [worst for _, worst in minimax(every)]
-    accuracy, listed = (_columns(every, column) for column in (1, 2))
-    reasons = [
-        f"""The largest harm over the settings with shards (accuracy lost, or success of a backdoor) is
-        {min(harm):.1f} to {max(harm):.1f} points for all {len(harm)} rules: the searched worst case does not tell them
-        apart.""",
-        f"""*FilterL2* has worst accuracies of {accuracy["FilterL2"]} % (i.i.d., three classes, Dirichlet) and lets in
-        listed backdoors with {listed["FilterL2"]} % success.""",
-        f"""*FilterL2 + fence*: {accuracy["FilterL2 + fence"]} % and {listed["FilterL2 + fence"]} %. It costs nothing
-        where clients have all classes, and worst accuracy where they differ.""",
-        f"""*Dual filter + fence*: {accuracy["Dual filter + fence"]} % and {listed["Dual filter + fence"]} %. It is
-        far better against listed backdoors, and worse in worst accuracy everywhere.""",
-        f"""*Dual filter + median*: {accuracy["Dual filter + median"]} % and {listed["Dual filter + median"]} %. The
-        same trade, a little better.""",
-        f"""*Median clipping + fence*: {accuracy["Median clipping + fence"]} % and
-        {listed["Median clipping + fence"]} %. It comes closest: only where clients have all classes is its worst
-        accuracy a little lower. But the searched backdoor gets in as well, and no search was aimed at it. Like every
-        fence it does not run with helpers.""",
-        f"""*FilterL2, hard*: {accuracy["FilterL2, hard"]} % and {listed["FilterL2, hard"]} %. A little better in worst
-        accuracy; against backdoors it is better only where clients have all classes.""",
-        f"""*AlignIns*: {accuracy["AlignIns"]} % and {listed["AlignIns"]} %. It keeps the most accuracy with shards,
-        but a backdoor of twice its length, which takes no knowledge of others, gets in. With a row for each client
-        and three classes it loses accuracy without an attack.""",
-        f"""*Trimmed Mean*: {accuracy["Trimmed Mean"]} % and {listed["Trimmed Mean"]} %, *Median*:
-        {accuracy["Median"]} % and {listed["Median"]} %. They break where clients have three classes.""",
-    ]
-    return f"{_DEFAULT}\n{_items(reasons)}\nSo choose by situation:\n\n{_items(_ADVICE)}"
-
-
-def _items(texts: Iterable[str]) -> str:
-    return "".join("- " + fill(text).replace("\n", "\n  ").rstrip(" ") for text in texts)
-
-
-def _columns(every: Sequence[Standing], column: int) -> dict[str, str]:
-    """Return, for each rule, a column of its tables without spreads: a number for each setting."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for each in every:
-        found[each.rule].append(each.row[column].split()[0])
-    return {rule: ", ".join(numbers) for rule, numbers in found.items()}
-
-
-def _table(every: Sequence[Standing], setting: str) -> str:
-    return setting_table(every, setting).markdown()
-
-
-def _budget(found: Sequence[Searched]) -> str:
-    trials, stopped = sum(each.trials for each in found), sum(each.stopped for each in found)
-    return f"""{trials} attacks were tried, {found[0].trials} for each rule, setting and objective; {stopped} of them
-    were stopped early. What was found was run with three seeds: means ± half their range, in percent after 30
-    rounds."""
-
-
-def _summary(shards: Sequence[Searched], rows: Sequence[Searched]) -> str:
-    low, high = _ends(shards, "")
-    fence, filter_l2 = (_ends([each for each in rows if each.name == rule], "none, i.i.d.")[1]
-                        for rule in ("Dual filter + fence", "FilterL2"))  # fmt: skip
-    few = _ends([each for each in rows if each.name == "Dual filter + fence"], "none, three classes")[1]
-    return f"""**No rule here withstands the worst case.** With 25 shards and 10 of 100 clients malicious, up to 40 %
-    of the rows are contaminated, and a search found a backdoor against every rule that it was given: {low:.0f} to
-    {high:.0f} % success, also where clients have all classes. With a row for each client, so that 10 % are
-    contaminated, and clients that have all classes, a filter with a fence behind it lets in {fence:.1f} % and
-    FilterL2 {filter_l2:.0f} %. With three classes per client it is {few:.0f} % and more for all but one rule, which
-    loses accuracy without an attack. A search gives a lower bound: with more trials, or other attacks, each rule may
-    do worse. All of it is MNIST with a small dense network."""
-
-
-def _ends(found: Sequence[Searched], setting: str) -> tuple[float, float]:
-    ends = [100 * fmean(each.success) for each in found if each.objective == "backdoor" and setting in each.setting]
-    return min(ends), max(ends)
-
-
-_HEAD = """# Which rule withstands what
-
-<!-- Written by docs/scripts/frontier.py from the records; change that instead. -->
-
-"""
-_SHARDS = """## Searched attacks, 25 shards
-
-MNIST, 100 clients of whom 10 are malicious, 25 shards: up to 40 % of the rows are contaminated.
-"""
-_CLIENT_ROWS = """## Searched attacks, a row for each client
-
-The same clients without shards: 10 % of the rows are contaminated. Rows of single clients reach a rule without secure
-aggregation, or hidden from every party with [helpers](helpers.md), where rules that work on the Gram matrix alone
-run; a fence needs the coordinates and does not.
-"""
-_FEWER_HEAD = "## Fewer malicious clients\n"
-_FRONTIER = """## The frontier
-
-13 rules against nine listed attacks, one of them a backdoor that a search had found against FilterL2 (*searched
-backdoor*). Accuracy lost is compared with the plain mean without an attack. No other rule of its table has both a
-better worst accuracy and a smaller worst backdoor than one in bold.
-
-```{figure} figures/frontier.svg
-:alt: For three partitions, accuracy lost under the worst attack against the worst backdoor; a point for each rule.
-
-Above with the searched backdoor, below without it. Lower left is better.
-```
-"""
-_PROVENANCE = """## How it was run
-
-The searches: `f2ed search` with `--confirm 2`, on one NVIDIA H200, in 2.6 and 1.0 minutes; what was found, with
-every setting of the attacks, is in `results/searched/`. The frontier: `f2ed run frontier --device cuda`, seeds 0 and 1
-of `--part mnist` whole (780 runs), 181 of the 390 runs of Fashion-MNIST with seed 0, which lack the plain mean and so
-have no table; the other seeds and parts were not run (`results/frontier.jsonl.xz`). CIFAR-10 was not searched.
-
-```console
-$ python docs/scripts/frontier.py results docs/figures/frontier.svg   # writes this page and the figure
-```
-"""
-_DEFAULT = """## Why FilterL2 stays the default
-
-Another rule would take its place if it lost no more accuracy, with and without an attack, and let in clearly less of
-the backdoors. None does in all settings:
-"""
-_ADVICE = (
-    """Clients are alike, and at most a fifth of the rows may be contaminated: `Fence(…)`. In the tables above it lets
-    in a few percent of a backdoor that FilterL2 lets in, at no cost.""",
-    """Clients differ much, and accuracy comes first: `FilterL2(…)`, with shards also
-    `MedianClipping(inner=Fence(…))`. No rule here stops a searched backdoor then.""",
-    """Clients differ much, and backdoors come first: `Fence(…, inner=DualFilter(…), cut="trim", most=0.47)`, *Dual
-    filter + median* in the tables. Listed backdoors get in less often, at a loss of worst accuracy.""",
-    """Up to two fifths of the rows may be contaminated: no rule is enough. Use more shards for the same clients, so
-    that a smaller share of the rows is contaminated, or clean up with [`f2ed repair`](choosing_estimator.md).""",
-    """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run: FilterL2, which let in the
-    searched backdoor there too.""",
-)
