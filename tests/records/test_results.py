@@ -15,7 +15,7 @@ ARCHIVES = sorted(RESULTS.glob("*.jsonl.xz"))
 
 def test_the_table_holds_what_the_archives_hold():
     found = {experiment_name(path): read_all(path) for path in ARCHIVES}
-    assert len(found) == 29
+    assert len(found) >= 32  # a missing archive would leave the table without its runs
     assert (RESULTS / "summary.csv").read_text(encoding="utf-8") == summary_table(found)
 
 
