@@ -58,7 +58,7 @@ def test_it_runs_the_grid_and_sets_it_beside_the_paper(f2ed):
 def test_a_part_may_be_run_and_the_rest_is_said_not_to_be(f2ed):
     _, out = f2ed("reproduce", "fig2", "--part", "no-attack", "--only", "Mean")
     assert "1 of 4 runs are available" in out
-    assert "| mnist | TMA | accuracy | FilterL2 | not run |  | not run | 95.38 |  | not run |" in out
+    assert "| mnist | TMA | accuracy | FilterL2 | not run |  | not run | not run | 95.38 |  | not run |" in out
 
 
 def test_from_records_alone_nothing_is_run(f2ed):

@@ -32,7 +32,8 @@ def arm(folder, fatal, when):
         if str(Path(f"/proc/self/fd/{handle}").readlink()).startswith(str(folder)):
             seen += 1
             if seen == fatal:
-                os.write(handle, data[: {"before": 0, "half": len(data) // 2, "unnamed": len(data)}[when]])
+                whole = data if isinstance(data, bytes) else b"".join(data)
+                os.write(handle, whole[: {"before": 0, "half": len(whole) // 2, "unnamed": len(whole)}[when]])
                 die()
         write(handle, data)
 

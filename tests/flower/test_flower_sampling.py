@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.identity import roster_from
 from f2ed.deployment.roster.terms import derived_terms
-from f2ed.estimators import FilterL2, MeaMed
+from f2ed.estimators import Bulyan, FilterL2
 from f2ed.flower import F2ed, protect
 from f2ed.protocol.aggregation import FedAdam
 from tests.flower.fake_grid import FakeGrid, Node, model, moved_by, server, vector
@@ -141,5 +141,5 @@ def test_shards_count_as_the_weights_of_their_members(federation):
     moved = vector(leader.start(grid, model(), num_rounds=1).arrays) - vector(model())
     every = np.stack([training_of(client, 1) for client in range(12)])
     np.testing.assert_allclose(moved, np.average(every, axis=0, weights=list(weights.values())), atol=1e-4)
-    with pytest.raises(ConfigError, match="Mean around median is not defined for rows of different weights"):
-        server(roster, malicious=0, estimator=MeaMed(f=1))
+    with pytest.raises(ConfigError, match="Bulyan is not defined for rows of different weights"):
+        server(roster, malicious=0, estimator=Bulyan(f=1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from f2ed import ConfigError, FilterL2
-from f2ed.estimators import MeaMed
+from f2ed.estimators import Bulyan
 from f2ed.records import read
 from tests.flower.fake_grid import FakeGrid, Node, change, model, real_roster, server, user_app, vector
 
@@ -44,4 +44,4 @@ def test_the_weights_are_in_the_header_of_the_records(weighted, tmp_path):
 def test_an_estimator_without_weights_is_refused_at_the_start(weighted):
     _, roster = weighted()
     with pytest.raises(ConfigError, match=r"is not defined for rows of different weights.* from 3 to 5"):
-        server(roster, estimator=MeaMed(f=0), malicious=0)
+        server(roster, estimator=Bulyan(f=0), malicious=0)

@@ -1,6 +1,7 @@
 """Recorded steps serve many clients and rounds and share nothing else; here a recording is a plain step, for a CPU."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -20,8 +21,8 @@ class Plain:
 
     made: ClassVar[list[int]] = []
 
-    def __init__(self, training, _, clients):
-        self.training, self.clients = training, clients
+    def __init__(self, training, _, clients, pool=None):
+        self.training, self.clients, self.graph = training, clients, SimpleNamespace(pool=lambda: pool)
         self.made.append(clients)
 
     def begin(self):

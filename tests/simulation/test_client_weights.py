@@ -95,7 +95,7 @@ def test_dropouts_leave_with_their_weight():
         ({"max_weight": 0}, "max_weight"),
         ({"client_weights": "size"}, "client_weights: invalid enum value"),
         ({"client_weights": "equal", "max_weight": 5}, "max_weight: all clients count the same"),
-        ({"estimator": {"kind": "mea-med", "f": 1}}, "client_weights: Mean around median has no version for rows"),
+        ({"estimator": {"kind": "bulyan", "f": 0}}, "client_weights: Bulyan has no version for rows"),
         ({"clip_norm": 1.0, "dp": 1.0}, "dp: what noise costs is not known"),
         ({"partition": "heavy"}, "client_weights: a member of weight .* lower the cap"),
         ({"partition": "heavy", "schedule": "every-round"}, "client_weights: a member of weight .* lower the cap"),

@@ -24,7 +24,7 @@ BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GRAY = (
     "#808080",
 )
 COLORS = (GRAY, GREEN, VERMILLION, PURPLE, BLUE, ORANGE, SKY)
-DASHES = ("solid", "dash", "dot", "dashdot")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 class Look(NamedTuple):

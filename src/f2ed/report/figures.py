@@ -22,7 +22,13 @@ __all__ = ["Format", "write_figures"]
 
 Format = Literal["svg", "pdf", "png"]
 
-_DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 1.5)), "dot": (0, (1, 1)), "dashdot": (0, (4, 1, 1, 1))}
+_DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dash": (0, (4, 1.5)),
+    "dot": (0, (1, 1)),
+    "dashdot": (0, (4, 1, 1, 1)),
+    "longdash": (0, (8, 1.5)),
+}
 _PANEL = (1.8, 1.65)
 """Inches: four panels are as wide as a page of text."""
 _LEGEND_LINE, _LEGEND_MARK, _LEGEND_LETTER = 0.18, 0.55, 0.06

@@ -442,7 +442,7 @@
   }
 
   function swatch(arm) {
-    const dashes = { solid: "", dash: "6 3", dot: "2 2", dashdot: "6 2 2 2" };
+    const dashes = { solid: "", dash: "6 3", dot: "2 2", dashdot: "6 2 2 2", longdash: "10 3" };
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("class", "swatch");
     svg.setAttribute("aria-hidden", "true");
