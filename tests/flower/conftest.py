@@ -24,6 +24,25 @@ def no_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
+@pytest.fixture(autouse=True)
+def unchanged_flower(monkeypatch):
+    """Put back what a test replaces inside Flower."""
+    from flwr.supercore import telemetry
+    from flwr.supercore.exit import exit as flower_exit
+    from flwr.supernode import fleet_http_client, start_client_internal
+
+    for place, name in (
+        (start_client_internal, "FAB_VERIFICATION_ERROR"),
+        (start_client_internal, "http_request_response"),
+        (fleet_http_client.FleetHttpClient, "__init__"),
+        (flower_exit, "EXIT_CODE_HELP"),
+        (start_client_internal, "_pull_and_store_message"),
+        (start_client_internal, "_push_messages"),
+        (telemetry, "FLWR_TELEMETRY_ENABLED"),
+    ):
+        monkeypatch.setattr(place, name, getattr(place, name))
+
+
 @pytest.fixture
 def simulated(monkeypatch):
     """Let nodes run as if in Flower's simulation engine."""

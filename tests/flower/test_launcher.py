@@ -18,7 +18,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.exit import exit as flower_exit
 from flwr.supercore.exit.exit_code import EXIT_CODE_HELP
 from flwr.supercore.fab import Fab
-from flwr.supernode import fleet_http_client, start_client_internal
+from flwr.supernode import start_client_internal
 
 from f2ed import ConfigError
 from f2ed.core.errors import PeerError, Refusal
@@ -41,17 +41,8 @@ def stranger(tmp_path):
 
 
 @pytest.fixture
-def guarded(bench, monkeypatch):
+def guarded(bench):
     """Put the gate into Flower for one test."""
-    for place, name in (
-        (start_client_internal, "FAB_VERIFICATION_ERROR"),
-        (start_client_internal, "http_request_response"),
-        (fleet_http_client.FleetHttpClient, "__init__"),
-        (flower_exit, "EXIT_CODE_HELP"),
-        (start_client_internal, "_pull_and_store_message"),
-        (start_client_internal, "_push_messages"),
-    ):
-        monkeypatch.setattr(place, name, getattr(place, name))
     gate = bench.gate()
     guard_flower(gate)
     return gate

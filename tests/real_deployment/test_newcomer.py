@@ -15,7 +15,7 @@ from f2ed.records import read
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "first_federation.md").read_text()
-SECTION = PAGE[PAGE.index("## As eight sites") : PAGE.index("## Where to go")]
+SECTION = PAGE.partition("## As eight sites")[2].partition("\n## ")[0]
 COMMANDS = [
     line.rstrip()
     for block in re.findall(r"^```sh\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)
