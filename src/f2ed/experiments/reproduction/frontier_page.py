@@ -231,6 +231,7 @@ _ADVICE = (
     filter + median* in the tables. Listed backdoors get in less often, at a loss of worst accuracy.""",
     """Up to two fifths of the rows may be contaminated: no rule is enough. Use more shards for the same clients, so
     that a smaller share of the rows is contaminated, or clean up with [`f2ed repair`](choosing_estimator.md).""",
-    """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run: FilterL2, which let in the
-    searched backdoor there too.""",
+    """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run. FilterL2 let in the
+    searched backdoor there too; `Resilience(…)` let in a few percent of it where clients are alike, at the cost of a
+    smaller crowd ([figures](helpers.md)).""",
 )
