@@ -86,7 +86,7 @@ def test_streams_that_do_not_fit_into_memory_leave_their_clients_to_the_others(m
 
 
 @pytest.mark.parametrize("optimizer", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adam"}], ids=str)
-def test_steps_of_clients_with_unequal_data_are_recorded_for_fewer_and_fewer_clients_and_kept_for_later_rounds(optimizer, monkeypatch):
+def test_steps_of_unequal_clients_are_recorded_for_fewer_and_fewer_and_kept_for_later_rounds(optimizer, monkeypatch):
     monkeypatch.setattr(batched, "_WORTH_SAVING", 3)
     monkeypatch.setattr(batched, "_WORTH_RECORDING", 4)
     monkeypatch.setattr(batched, "_records", lambda _: True)
