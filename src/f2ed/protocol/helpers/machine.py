@@ -34,6 +34,7 @@ __all__ = [
     "RoundState",
     "StaleStateError",
     "StepInput",
+    "Taken",
     "begin_job",
     "continue_job",
     "follow_job",
@@ -165,12 +166,23 @@ class StepInput(NamedTuple):
         return "StepInput(<secret>)"
 
 
+class Taken(NamedTuple):
+    """A step that was taken."""
+
+    request: Request
+    before: HelperState
+    after: HelperState
+    reply: Message
+
+
 class Answer(NamedTuple):
     """What to store, and then to send."""
 
     state: bytes
     reply: bytes
     refusal: str | None = None
+    taken: Taken | None = None
+    """None for a refusal, and for a reply that is repeated."""
 
     def __repr__(self) -> str:
         """Show everything but the state, which holds secrets."""
@@ -266,13 +278,11 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     if (now := after.round) is not None:
         replies = (*now.replies, (name, written))
         after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
-    return Answer(store(after), written)
+    return Answer(store(after), written, taken=Taken(message, state, after, reply))
 
 
 def _answered(state: HelperState, name: bytes) -> bytes | None:
-    if state.round is None:
-        return None
-    return dict(state.round.replies).get(name)
+    return None if state.round is None else dict(state.round.replies).get(name)
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:
@@ -284,8 +294,6 @@ def _check_order(machine: Machine, state: HelperState, message: Request, helper:
     if state.round is None:
         raise Refusal(f"{name} without a round: none was opened, or it is spent")
     if place != state.round.step + 1:
-        raise Refusal(
-            f"{name} out of order: this {helper.role} has answered step {state.round.step} of this round, and it "
-            "answers every step once"
-        )
+        done = f"this {helper.role} has answered step {state.round.step} of this round"
+        raise Refusal(f"{name} out of order: {done}, and it answers every step once")
     return place
