@@ -103,6 +103,18 @@ def test_the_lines_name_whom_they_took_kept_and_struck(logged):
     assert "it has a strike in this epoch" in logged.lines("mixer")[-1].data.reason
 
 
+def test_strikes_without_a_sum_are_logged(logged):
+    loud = updates(logged.roster.keys, SIZE)
+    for client in loud:
+        loud[client] = loud[client] * 0 + 2**40
+    outcome = logged.run(0, numbers=loud)
+    assert outcome.mean is None
+    for role in ROLES:
+        (found,) = (line.data for line in logged.lines(role) if isinstance(line.data, log.Decided))
+        assert (found.survivors, found.struck) == ((), tuple(logged.roster.keys))
+    assert not logged.compare().findings
+
+
 def test_an_update_is_in_no_line(logged):
     """The digest of the Gram matrix covers its masked row: equal updates give another digest every time."""
     numbers = updates(logged.roster.keys, SIZE)

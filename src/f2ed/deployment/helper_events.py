@@ -68,8 +68,7 @@ def _events(taken: Taken, now: RoundState, answer: bytes) -> tuple[log.Event, ..
     if isinstance(request, asked.AskSet):
         return (log.SetSigned(**place, clients=request.clients, envelopes=now.clients),)
     if isinstance(request, asked.AskMask):
-        mask = given_mask(begun(taken.before), cast("MaskedSum", reply))
-        return (_decided(request.weighed, _sha256(mask), answer, place),)
+        return (_decided(request.weighed, _mask(taken, request.weighed), answer, place),)
     if isinstance(reply, Weighed):
         return (_decided(reply, reply.mask, answer, place),)
     if isinstance(reply, Strikes):
@@ -87,6 +86,13 @@ def _events(taken: Taken, now: RoundState, answer: bytes) -> tuple[log.Event, ..
 def _voted(request: asked.AskVote, reply: Vote, place: dict[str, Any]) -> log.Voted:
     accused = {str(each.client): each.reason for each in reply.accused}
     return log.Voted(**place, shown=digest(*map(envelope_digest, request.envelopes)), accused=accused)
+
+
+def _mask(taken: Taken, weighed: Weighed) -> bytes:
+    """Return the digest of the mixer's part of the sum; where nobody is kept it is that of nothing, as the judge's."""
+    if not weighed.kept:
+        return weighed.mask
+    return _sha256(given_mask(begun(taken.before), cast("MaskedSum", taken.reply)))
 
 
 def _decided(weighed: Weighed, mask: bytes, answer: bytes, place: dict[str, Any]) -> log.Decided:

@@ -13,7 +13,7 @@ and so is state that is older than what the other helper has seen.
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias, cast, final
+from typing import NamedTuple, TypeAlias, cast, final
 
 import msgspec
 
@@ -30,20 +30,18 @@ __all__ = [
     "Helper",
     "HelperState",
     "Machine",
-    "Phase",
     "RoundState",
     "StaleStateError",
     "StepInput",
     "Taken",
     "begin_job",
     "continue_job",
+    "end_round",
     "follow_job",
     "load",
     "run_step",
     "store",
 ]
-
-Phase = Literal["new", "set", "shared", "weighed", "done"]
 
 
 @final
@@ -149,6 +147,8 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     """The digest of the round under way, where it is stored apart from this."""
     stale: bool = False
     """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
+    unshown: int = 0
+    """The mixer: how often the server did not show the rows that were to be checked; one less every epoch."""
 
 
 class StaleStateError(Refusal):
@@ -221,7 +221,13 @@ def follow_job(stored: bytes, helper: Helper) -> bytes:
     state = _read(stored, helper)
     if (state.policy, state.job) == (helper.policy, helper.job):
         return stored
-    return store(msgspec.structs.replace(state, policy=helper.policy, job=helper.job, lasting=b"", round=None))
+    return store(msgspec.structs.replace(end_round(state), policy=helper.policy, job=helper.job, lasting=b""))
+
+
+def end_round(state: HelperState) -> HelperState:
+    """Return the state without the round under way; rows that the server did not show count against it."""
+    unshown = state.unshown + bool(state.round is not None and state.round.wanted)
+    return msgspec.structs.replace(state, round=None, unshown=unshown)
 
 
 def store(state: HelperState) -> bytes:
@@ -261,8 +267,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
         state = load(stored, helper)
         message = cast("Request", decode(tuple(machine), request))
         name = hashlib.sha256(request).digest()  # Once: a request may hold many masked rows.
-        answered = _answered(state, name)
-        if answered is not None:
+        if state.round and (answered := dict(state.round.replies).get(name)):
             return Answer(stored, answered)
         place = _check_order(machine, state, message, helper)
     except PeerError as error:
@@ -272,28 +277,24 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     except PeerError as error:
         if place == 0:  # The round that is under way goes on.
             return Answer(stored, write(Refused(str(error)[:500])), str(error))
-        spent = msgspec.structs.replace(state, round=None, stale=state.stale or isinstance(error, StaleStateError))
+        spent = msgspec.structs.replace(end_round(state), stale=state.stale or isinstance(error, StaleStateError))
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
-    if (now := after.round) is not None:
-        replies = (*now.replies, (name, written))
-        after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
+    if now := after.round:
+        now = msgspec.structs.replace(now, replies=(*now.replies, (name, written)))
+        after = msgspec.structs.replace(after, round=now)
     return Answer(store(after), written, taken=Taken(message, state, after, reply))
-
-
-def _answered(state: HelperState, name: bytes) -> bytes | None:
-    return None if state.round is None else dict(state.round.replies).get(name)
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:
     """Return the place of a step, or refuse one out of order; the round goes on, whatever confused the server."""
     place = list(machine).index(type(message))
-    if place == 0:
-        return place
-    name = type(message).__name__
-    if state.round is None:
+    name, now = type(message).__name__, state.round
+    if not place:
+        return 0
+    if now is None:
         raise Refusal(f"{name} without a round: none was opened, or it is spent")
-    if place != state.round.step + 1:
-        done = f"this {helper.role} has answered step {state.round.step} of this round"
+    if place != now.step + 1:
+        done = f"this {helper.role} has answered step {now.step} of this round"
         raise Refusal(f"{name} out of order: {done}, and it answers every step once")
     return place
