@@ -267,10 +267,11 @@ class Stage(Deployment):
         self._begun = self._begun or "flwr-serverapp" in line
 
     def stop_run(self):
-        """Stop the run, as `flwr stop` does."""
+        """Stop the run, as `flwr stop` does, and return whether there was one."""
         words = [*self.flwr, "stop", self.run_number, "trial"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment(self.folder))
         self.hear(f"flwr stop: {done.returncode} {(done.stdout + done.stderr).strip()[-300:]}")
+        return done.returncode == 0
 
     def close(self):
         self._stopping.set()
