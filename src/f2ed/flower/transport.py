@@ -19,6 +19,7 @@ from f2ed.core.errors import PeerError
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.deployment.transparency import Heads
+from f2ed.deployment.transparency.lines import HELPERS
 from f2ed.flower.pulls import Pulls
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_line
 from f2ed.protocol.sharding import ClientId
@@ -104,15 +105,15 @@ class Connection:
             pushed = list(self._grid.push_messages(messages))
         return {each: node for each, node in zip(pushed, contents, strict=False) if each}
 
-    def keep_line(self, client: ClientId, reply: Message) -> None:
-        """Check and keep the line of its log that a client sent along, or raise `PeerError`; a refusal may have none.
+    def keep_line(self, author: int, reply: Message) -> None:
+        """Check and keep the line of its log that a party sent along, or raise `PeerError`; a refusal may have none.
 
         Simulated nodes keep no logs, so nothing is expected of them.
         """
         line = reply_line(reply)
         if self._heads is not None and (line or not is_refusal(reply_bytes(reply))):
             with self._lock:
-                self._heads.take(client, line)
+                self._heads.take(author, line)
 
     def pull(self, messages: list[str]) -> Iterator[Message]:
         """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
@@ -228,8 +229,7 @@ class RoundExchange:
             self._pace.observe(posted[party].step, party, seconds)
             try:
                 heard = reply_bytes(reply)
-                if isinstance(party, int):
-                    self._connection.keep_line(party, reply)
+                self._connection.keep_line(party if isinstance(party, int) else HELPERS[party], reply)
             except PeerError as error:
                 self.errors[party] = str(error)
                 _log.log(WARNING, "f2ed: %s (node %s): %s", _named(party), node, error)
