@@ -172,6 +172,7 @@ _SPACES: Mapping[Objective, Mapping[str, Callable[[Chooser, Space], Settings]]] 
         "ipm": _scaled,
         "sign-flip": _scaled,
         "label-flip": _boosted,
+        "stretched-mimic": lambda choose, _: {"stretch": _log(choose, "stretch", 2.0, 100.0)},
     },
 }
 
@@ -200,6 +201,7 @@ _DEFAULTS: Settings = {
     "sections": "whole",
     "slack": 20**0.5 - 1,
     "z": 1.0,
+    "stretch": 20.0,
 }
 _KNOWN: Mapping[Objective, Sequence[Settings]] = {
     "backdoor": (
@@ -229,5 +231,6 @@ _KNOWN: Mapping[Objective, Sequence[Settings]] = {
         {"kind": "label-flip"},
         {"kind": "alie"},
         {"kind": "ipm"},
+        {"kind": "stretched-mimic"},
     ),
 }
