@@ -28,6 +28,7 @@ EXAMPLES = {
     a.Semantic: a.Semantic(source=3),
     a.A3FL: a.A3FL(),
     a.IBA: a.IBA(),
+    a.QuietBackdoor: a.QuietBackdoor(),
 }
 MEMBERS = get_args(a.AnyAttack)
 ALL = list(EXAMPLES.values())
