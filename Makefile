@@ -63,8 +63,8 @@ test-deployment: $(VENV)/.deployment ## start real processes with TLS and test t
 soak: $(VENV)/.deployment ## 30 real nodes under kill -9, wrong clocks, full disks and new rosters; SOAK='--nodes 8 --shards 2 --seed 7'
 	$(BIN)/python -m tests.real_deployment.chaos.soak $(SOAK)
 
-test-gpu: $(VENV)/.dev ## run the estimators' tests on a GPU (they are skipped without one)
-	$(BIN)/pytest tests/estimators/test_on_gpu.py
+test-gpu: $(VENV)/.dev ## run the tests that need a GPU (they are skipped without one)
+	$(BIN)/pytest tests/learning/fast tests/estimators/test_on_gpu.py
 
 test-nightly: $(VENV)/.deployment $(VENV)/.integrations ## run what is too slow for every change, and every deployment test
 	$(BIN)/pytest -m nightly || [ $$? -eq 5 ] # 5: none outside that folder

@@ -170,7 +170,8 @@ def measure(args):
     images, labels = pool(args)
     data = ClientData(images, torch.arange(args.size, device=args.device), labels)
     found = []
-    for precision in PRECISIONS if args.device == "cuda" else (None,):
+    chosen = [each for each in PRECISIONS if (each or "float32") in args.precisions]
+    for precision in chosen if args.device == "cuda" else (None,):
         peak = matrix_rate(args, precision)
         figures = {}
         with lowered(precision):
@@ -227,6 +228,8 @@ def main():
     parser.add_argument("--size", type=int, default=500, help="images per client")
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--width", type=int, default=64)
+    every = [each or "float32" for each in PRECISIONS]
+    parser.add_argument("--precisions", nargs="+", choices=every, default=every)
     parser.add_argument("--flower", action="store_true")
     parser.add_argument("--flower-alone", default="", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true")

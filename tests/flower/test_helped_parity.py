@@ -1,7 +1,8 @@
 """Simulation and deployment keep the same clients and move the model by the same bits, with helpers.
 
 Both get the same updates, the same rounding and the same halves of the joint seed. Between two rounds the deployed
-server is replaced by one that knows nothing but the checkpoint.
+server is replaced by one that knows nothing but the checkpoint. One client sends an update that is too long in the
+first round of an epoch: it is out for the second one, and back in the next epoch.
 """
 
 import msgspec
@@ -14,7 +15,7 @@ from f2ed.core.randomness import stream
 from f2ed.deployment import helped_step, helper_store, node_step
 from f2ed.flower import protect
 from f2ed.protocol.aggregation import FedAdam
-from f2ed.protocol.helpers import HelpersProtocol
+from f2ed.protocol.helpers import STRUCK, HelpersProtocol
 from f2ed.protocol.helpers.messages import PeerError, decode
 from f2ed.protocol.helpers.requests import AskOpening
 from tests.flower.helped_nodes import HelpedNodes, strategy
@@ -23,15 +24,15 @@ from tests.simulation.small_run import SMALL
 
 torch = pytest.importorskip("torch")
 
-CLIENTS, SEED, ROUNDS, LIAR = 9, 5, 3, 4
+CLIENTS, SEED, ROUNDS, LIAR, LONG = 9, 5, 3, 4, 7
 RULE = FilterL2(contamination=0.25)
-SETTINGS = {"size": 3, "sketch": 384, "agreement": "x25519", "spot": 2}
+SETTINGS = {"size": 3, "epoch": 2, "sketch": 384, "agreement": "x25519", "spot": 2}
 
 
 def change(client, round_, size):
-    """Return what training does; one client pushes the other way in the second round."""
+    """Return what training does; one client pushes the other way in the second round, one is too long in the first."""
     drawn = np.random.default_rng([client, round_]).normal(0.02, 0.01, size).astype(np.float32)
-    return -3 * drawn if (client, round_) == (LIAR, 2) else drawn
+    return drawn * {(LIAR, 2): -3, (LONG, 1): 400}.get((client, round_), 1)
 
 
 def simulated(guard, groups):
@@ -39,7 +40,7 @@ def simulated(guard, groups):
 
     settings = SMALL | {"clients": CLIENTS, "rounds": ROUNDS, "seed": SEED, "malicious": 0, "clip_norm": 1.0}
     settings |= {"protocol": {"kind": "helpers", "guard": guard} | SETTINGS, "server_optimizer": {"kind": "fedadam"}}
-    settings |= {"estimator": msgspec.to_builtins(RULE)}
+    settings |= {"estimator": msgspec.to_builtins(RULE), "malicious": 1, "attack": "sign-flip", "unclipped": True}
     del settings["shards"]
     simulation = Simulation(experiment(settings), workers=1)
 
@@ -49,6 +50,7 @@ def simulated(guard, groups):
         return torch.from_numpy(np.stack(rows)), None
 
     simulation._local_updates = local_updates
+    simulation._helped._attackers = frozenset({LONG})
     true = simulation._helped._terms
     simulation._helped._terms = lambda *given: msgspec.structs.replace(true(*given), groups=groups)
     return simulation
@@ -70,6 +72,8 @@ def train(message, context):
 @pytest.fixture
 def seeded(monkeypatch):
     """Let nodes and helpers draw from the simulation's streams."""
+    from f2ed.simulation import helped
+
     asked, upload, encoded = [], node_step.helped_upload, helped_step.encoded
 
     def helped_upload(me, *given, **more):
@@ -77,6 +81,8 @@ def seeded(monkeypatch):
         return upload(me, *given, **more)
 
     def with_stream(update, *, key):  # noqa: ARG001  fresh bytes, in a real deployment
+        if asked[-1] == LONG:  # a node with code of its own, that does not clip
+            return lambda terms: helped._at_full_length(update, terms)
         return lambda terms: encoded(update, key=stream(SEED, "rounding", terms.round, asked[-1]).bytes(32))(terms)
 
     monkeypatch.setattr(node_step, "helped_upload", helped_upload)
@@ -118,5 +124,9 @@ def test_simulation_and_deployment_give_the_same_bits(tmp_path, guard):
         found = records[number - 1]
         assert (found.weights, found.crowd, found.rejected) == (expected.weights, expected.crowd, expected.rejected)
         assert (found.eigenvalue, found.leak) == (expected.eigenvalue, expected.leak)
+        assert (found.excluded, found.dropped) == (expected.excluded, expected.dropped)
         assert models[number].tobytes() == state.model.numpy().tobytes()
     assert LIAR in records[1].rejected
+    assert records[0].excluded == {LONG: "too long: failed the range tests"}
+    assert records[1].excluded == records[1].dropped == {LONG: STRUCK}
+    assert LONG not in records[2].excluded

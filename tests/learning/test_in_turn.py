@@ -86,7 +86,8 @@ def test_streams_that_do_not_fit_into_memory_leave_their_clients_to_the_others(m
 
 
 @pytest.mark.parametrize("optimizer", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimizer": "adam"}], ids=str)
-def test_steps_of_clients_with_unequal_data_are_recorded_for_halves_and_kept_for_later_rounds(optimizer, monkeypatch):
+def test_steps_of_unequal_clients_are_recorded_for_fewer_and_fewer_and_kept_for_later_rounds(optimizer, monkeypatch):
+    monkeypatch.setattr(batched, "_WORTH_SAVING", 3)
     monkeypatch.setattr(batched, "_WORTH_RECORDING", 4)
     monkeypatch.setattr(batched, "_records", lambda _: True)
     model = Attentive()
@@ -99,7 +100,16 @@ def test_steps_of_clients_with_unequal_data_are_recorded_for_halves_and_kept_for
         (schedule,) = plan_batches(work, SEED, ROUND)
         train_batched(start, trained, schedule, out, one_by_one(model), recordings)
         torch.testing.assert_close(out, reference(model, work))
-    assert Plain.made == [6, 2, 1]
+    assert Plain.made == [6, 3, 2, 1]
+
+
+@pytest.mark.parametrize("slope", [0.5, 1, 2])
+def test_steps_replayed_for_clients_that_have_ended_are_few(slope):
+    active = tuple(sorted((max(1, round(100 * (1 - at / 120) ** slope)) for at in range(120)), reverse=True))
+    levels = batched._levels(active)
+    replayed = sum(min(size for size in levels if size >= k) for k in active)
+    assert replayed < 1.3 * sum(active)
+    assert len(levels) < 15
 
 
 def test_clients_with_a_mask_keep_nothing_for_later_rounds(monkeypatch):

@@ -75,7 +75,7 @@ def helped_upload(
             entropy=os.urandom(32),
             encapsulate=encapsulate,
         )
-        desk.write(Kept(answer.state, model))
+        desk.write(Kept(answer.state))
         pen.write(*_events(me, terms, model, answer.refusal))
     if answer.refusal:
         _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)

@@ -17,7 +17,6 @@ from f2ed.deployment.roster import Roster, helped_terms
 from f2ed.deployment.row_file import FileRows
 from f2ed.deployment.server_guard import GuardFile, ServerGuard
 from f2ed.deployment.training_rules import TRAIN
-from f2ed.estimators import Estimate
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.persistent import Persistent
 from f2ed.flower.round import OpenedRound, OpenedSums, RoundStart
@@ -74,7 +73,7 @@ class HelpedRounds(NamedTuple):
         except Refusal as error:
             outcome = HelpersOutcome(aborted=str(error))
         skipped = None if outcome.aborted is None else _said(outcome.aborted, exchange.errors)
-        result = self.step.from_estimate(_estimate(outcome), progress.step, round_=progress.round, skipped=skipped)
+        result = self.step.from_estimate(outcome.estimate, progress.step, round_=progress.round, skipped=skipped)
         means = np.zeros((0, terms.coordinates), np.float32) if outcome.mean is None else outcome.mean[None]
         sums = OpenedSums(
             _audit(terms, outcome, skipped, exchange), means, partial(_context, terms, self.roster, start.model)
@@ -130,24 +129,9 @@ def check_plan(plan: UpdatePlan) -> None:
         )
 
 
-def _estimate(outcome: HelpersOutcome) -> Estimate | None:
-    """Return the judge's estimate, as the server knows it."""
-    if outcome.mean is None:
-        return None
-    kept = set(outcome.kept)
-    weights = np.array([float(client in kept) for client in _compared(outcome)]) / len(kept)
-    return Estimate(outcome.mean, weights, outcome.eigenvalue, outcome.iterations, outcome.stopped)
-
-
-def _compared(outcome: HelpersOutcome) -> tuple[ClientId, ...]:
-    """Return the clients whose updates the rule weighed: all in the set but those that failed a test."""
-    return tuple(client for client in outcome.clients if client not in outcome.struck)
-
-
 def _seen(terms: Terms, outcome: HelpersOutcome, skipped: str | None, errors: Mapping[Any, str]) -> SeenRows:
-    compared = set(_compared(outcome))
-    struck = dict.fromkeys(outcome.struck, "too long: failed the range tests")
-    reasons = {client: errors.get(client, why) for client, why in outcome.dropped.items()} | struck
+    compared = set(outcome.compared)
+    reasons = outcome.absent | {client: errors[client] for client in outcome.dropped if client in errors}
     missing = {
         place: reasons.get(client, skipped or "not compared")
         for place, client in enumerate(terms.members)

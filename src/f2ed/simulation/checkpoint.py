@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.guarantees import Unopened
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
@@ -23,6 +24,7 @@ __all__ = ["SimulationState", "pack", "unpack"]
 
 _FIRST = StepState()
 _NOTHING_SPENT = Ledger()
+_NO_MEMORY = ServerGuard()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class SimulationState:
     """Of early stopping."""
     buffers: Tensor | None = None
     """Every client's own buffers, [n, b], where they stay with the clients."""
+    memory: ServerGuard = _NO_MEMORY
+    """With helpers: survivors and strikes of the epoch."""
 
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,8 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     patience: Patience = NOT_STARTED
     buffers: bytes | None = None
     clients: int = 0
+    memory: ServerGuard | None = None
+    """Not in older checkpoints; a run that goes on from one begins without survivors and strikes."""
 
 
 def pack(state: SimulationState, digest: str) -> bytes:
@@ -79,6 +85,7 @@ def pack(state: SimulationState, digest: str) -> bytes:
             patience=state.patience,
             buffers=None if state.buffers is None else _bytes(state.buffers),
             clients=0 if state.buffers is None else len(state.buffers),
+            memory=state.memory,
         )
     )
 
@@ -103,6 +110,7 @@ def unpack(content: bytes, digest: str, device: torch.device) -> SimulationState
         packed.ledger,
         packed.patience,
         buffers,
+        packed.memory or _NO_MEMORY,
     )
 
 

@@ -124,8 +124,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bits: Annotated[int, Meta(ge=2, le=48)] = 20
     """Bits per encoded coordinate; 20 bits at clip_value 1 are steps of 2e-6, rounded without bias."""
     buffers: Buffers | None = None
-    """What happens to statistics such as BatchNorm's: "average" (the default), "keep" the server's, or "local" to each
-    client (FedBN)."""
+    """Statistics such as BatchNorm's: "average" (the default), "keep" the server's, "local" to each client (FedBN)."""
+    unclipped: bool | None = None
+    """With helpers: malicious clients do not clip, and those whose updates are found too long are out for the epoch."""
     client_dropout: Share = 0.0
     """The probability that a client drops out of a round."""
     dp: Noise | None = None

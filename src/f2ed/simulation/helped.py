@@ -6,7 +6,8 @@ from the run's own stream, so that a run in the clear has the same sketches, sur
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -16,13 +17,14 @@ from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.estimators import Estimate
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.guarantees import Unopened
 from f2ed.protocol.helpers import (
     JUDGE,
     MIXER,
     ROLES,
     SERVER,
+    STRUCK,
     HelpedClient,
     Helper,
     HelpersOutcome,
@@ -41,15 +43,18 @@ from f2ed.protocol.helpers import (
     respond_as_judge,
     respond_as_mixer,
 )
+from f2ed.protocol.helpers.terms import encoding_of
 from f2ed.protocol.primitives.crypto import public_key
 from f2ed.protocol.primitives.hybrid import encapsulate
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.opened_rows import OpenedRows
 
-__all__ = ["Helped", "everyone", "survivors_before", "unsummed"]
+__all__ = ["Helped", "everyone", "unsummed"]
 
 _RESPOND = {MIXER: respond_as_mixer, JUDGE: respond_as_judge}
+_LARGEST = 1 << 59
+"""No coordinate of the field is larger, but for a factor of two."""
 
 
 def everyone(clients: int) -> Assignment:
@@ -64,22 +69,14 @@ def unsummed(rows: OpenedRows, clients: int) -> Unopened:
     return Unopened((), tuple(sorted(set(range(clients)) - set(rows.kept))))
 
 
-def survivors_before(
-    settings: HelpersProtocol, past: tuple[Unopened, ...], clients: int
-) -> tuple[ClientId, ...] | None:
-    """Return the last survivors of the epoch that the next round belongs to, from what earlier rounds left out."""
-    first = len(past) // settings.epoch * settings.epoch
-    for each in reversed(past[first:]):
-        if not each.closed:
-            return tuple(sorted(set(range(clients)) - set(each.dropped)))
-    return None
-
-
 class Helped:
-    """All parties of a run with helpers."""
+    """All parties of a run with helpers; `attackers` send updates of any length if the settings say so."""
 
-    def __init__(self, experiment: Experiment, settings: HelpersProtocol, job: str) -> None:
+    def __init__(
+        self, experiment: Experiment, settings: HelpersProtocol, job: str, attackers: Collection[ClientId] = ()
+    ) -> None:
         self._experiment, self._settings, self._job = experiment, settings, job
+        self._attackers = frozenset(attackers if experiment.unclipped else ())
         self._policy = hashlib.sha256(job.encode()).digest()
         self._client_keys = {client: os.urandom(32) for client in range(experiment.clients)}
         self._roster = {client: public_key(key) for client, key in self._client_keys.items()}
@@ -91,31 +88,40 @@ class Helped:
         model: Tensor,
         round_: int,
         dropped: Mapping[ClientId, str],
-        past: tuple[Unopened, ...],
+        memory: ServerGuard,
     ) -> OpenedRows:
-        """Run the protocol, or the same in the clear; the judge's estimate is the round's."""
+        """Run the protocol, or the same in the clear; the judge's estimate is the round's.
+
+        `memory` holds survivors and strikes. The rule for what counts in which epoch is that of a deployment: the
+        server's own, and that of each helper.
+        """
         numbers, silent, since = {}, dict(dropped), perf_counter()
         rows = updates.cpu().numpy()
         terms = self._terms(round_, rows.shape[1])
+        now = memory.within(terms.epoch)
         for client, row in enumerate(rows):
-            if client in silent:
+            if client in silent or client in now.struck:
                 continue
             rounding = stream(self._experiment.seed, "rounding", round_, client).bytes(32)
             try:
-                numbers[client] = encoded(row, key=rounding)(terms)
+                long = client in self._attackers and round_ >= self._experiment.attack_from
+                numbers[client] = _at_full_length(row, terms) if long else encoded(row, key=rounding)(terms)
             except ConfigError as error:
                 silent[client] = str(error)
         waited = perf_counter() - since
-        before = survivors_before(self._settings, past, self._experiment.clients)
         if self._experiment.secure:
             digest = hashlib.sha256(model.cpu().numpy().tobytes()).digest()
-            outcome, spent, bytes_up = self._secret(terms, numbers, before, digest)
+            outcome, spent, bytes_up = self._secret(terms, numbers, memory, digest)
             waited += spent
         else:
-            outcome = plain_mean(terms, numbers, halves=self._halves(round_), before=before)
+            halves = self._halves(round_)
+            outcome = plain_mean(terms, numbers, halves=halves, before=now.kept, struck=now.struck)
             bytes_up = 8 * terms.coordinates
-        shortened = sum(float(np.linalg.norm(rows[client])) > terms.clip_norm for client in numbers)
-        return _opened(outcome, silent, waited, bytes_up, rows.dtype)._replace(shortened=shortened)
+        clipped = (client for client in numbers if client not in self._attackers)
+        shortened = sum(float(np.linalg.norm(rows[client])) > terms.clip_norm for client in clipped)
+        return _opened(outcome, silent, waited, bytes_up, rows.dtype)._replace(
+            shortened=shortened, memory=now.after(outcome)
+        )
 
     def _terms(self, round_: int, coordinates: int) -> Terms:
         it = self._experiment
@@ -142,12 +148,16 @@ class Helped:
         self,
         terms: Terms,
         numbers: Mapping[ClientId, npt.NDArray[np.int64]],
-        before: tuple[ClientId, ...] | None,
+        memory: ServerGuard,
         model: bytes,
     ) -> tuple[HelpersOutcome, float, int]:
         """Drive the server; return its outcome, the seconds that clients took, and the bytes that one sent."""
-        mark = (terms.epoch, terms.round - 1) if terms.round else ()
-        states = {role: continue_job(self._policy, self._job, mark=mark, kept=before) for role in _RESPOND}
+        mark = (memory.epoch, terms.round - 1) if terms.round else ()
+        states = {
+            role: continue_job(self._policy, self._job, mark=mark, kept=memory.kept, struck=memory.struck)
+            for role in _RESPOND
+        }
+        now = memory.within(terms.epoch)
         halves = dict(zip(_RESPOND, self._halves(terms.round), strict=True))
         task = ServerTask(
             terms=terms,
@@ -156,7 +166,8 @@ class Helped:
             signing_key=self._party_keys[SERVER],
             entropy=os.urandom(32),
             rows=MemoryRows(),
-            before=before,
+            before=now.kept,
+            struck=now.struck,
         )
         server, spent, sent = helped_mean(task), 0.0, 0
         requests = next(server)
@@ -210,27 +221,29 @@ class Helped:
         )
 
 
+def _at_full_length(row: npt.NDArray[np.float32], terms: Terms) -> npt.NDArray[np.int64]:
+    """Encode an update without a clip, as a client with code of its own may."""
+    steps = np.rint(row.astype(np.float64) / encoding_of(terms).unit)
+    if not np.isfinite(steps).all():
+        raise ConfigError("an update with NaN or infinite coordinates cannot be encoded")
+    return np.clip(steps, -_LARGEST, _LARGEST).astype(np.int64)
+
+
 def _opened(
     outcome: HelpersOutcome, silent: Mapping[ClientId, str], waited: float, bytes_up: int, dtype: np.dtype[Any]
 ) -> OpenedRows:
     """Return what the server has: one mean, and who is in it."""
-    dropped = dict(sorted((dict(outcome.dropped) | dict(silent)).items()))
-    excluded = dropped | dict.fromkeys(outcome.struck, "too long: failed the range tests")
-    estimate = None
-    rows = tuple(client for client in outcome.clients if client not in outcome.struck)
-    if outcome.mean is not None:
-        weights = np.array([float(client in set(outcome.kept)) for client in rows]) / len(outcome.kept)
-        estimate = Estimate(
-            outcome.mean.astype(dtype), weights, outcome.eigenvalue, outcome.iterations, outcome.stopped
-        )
+    known = {client: why for client, why in silent.items() if outcome.dropped.get(client) != STRUCK}
+    dropped = dict(sorted((dict(outcome.dropped) | known).items()))
+    estimate = outcome.estimate
     return OpenedRows(
         np.zeros((0, 0), np.float32),
-        rows,
-        dict(sorted(excluded.items())),
+        outcome.compared,
+        dict(sorted((outcome.absent | dropped).items())),
         dropped,
         protect=waited,
         kept=None if outcome.mean is None else outcome.kept,
-        estimate=estimate,
+        estimate=None if estimate is None else replace(estimate, mean=estimate.mean.astype(dtype)),
         skipped=outcome.aborted,
         bytes_up=bytes_up,
     )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
+from f2ed.deployment.server_guard import ServerGuard
 from f2ed.estimators import Estimate
 from f2ed.protocol.aggregation import (
     Audit,
@@ -55,6 +56,8 @@ class OpenedRows(NamedTuple):
     """With helpers: why no sum was opened."""
     bytes_up: int = 0
     """With helpers: what a client sent."""
+    memory: ServerGuard | None = None
+    """With helpers: survivors and strikes after the round."""
     shortened: int = 0
     """With helpers: the clients whose updates were scaled down to `clip_norm`."""
 
@@ -158,8 +161,8 @@ class Sharded:
         """Set the epoch up where it is new, or where this round does not follow the last one."""
         if self._last is None or self._last[0] != assignment.epoch or task.round <= self._last[1]:
             self._last = None
-            self._clients.begin_epoch(key_holders(assignment, task))
-            self._setup = set_up_keys(exchange, assignment, task)
+            with self._clients.new_epoch(key_holders(assignment, task)):
+                self._setup = set_up_keys(exchange, assignment, task)
         self._last = (assignment.epoch, task.round)
 
 

@@ -135,7 +135,8 @@ class Simulation:
         )
         self._helped = None
         if experiment.helpers is not None:
-            self._helped = Helped(experiment, experiment.helpers, self.digest[:16])
+            attackers = () if self._adversary is None else self.malicious
+            self._helped = Helped(experiment, experiment.helpers, self.digest[:16], attackers)
         self._open = (
             Sharded(experiment, self.digest[:16], self._assignments, weights, workers, plan)
             if experiment.sharded
@@ -200,7 +201,7 @@ class Simulation:
             opened = (
                 self._open(sent, state.model, state.round, dropped)
                 if self._helped is None
-                else self._helped(sent, state.model, state.round, dropped, state.unopened)
+                else self._helped(sent, state.model, state.round, dropped, state.memory)
             )
         watch.add("sum", -opened.protect)
         watch.add("protect", opened.protect)
@@ -225,6 +226,7 @@ class Simulation:
             state.ledger if opened.audit is None else state.ledger.charge(opened.audit.privacy_costs),
             state.patience if stopping is None else stopping(state.patience, score, state.round),
             buffers,
+            opened.memory or state.memory,
         )
         return after, self._record(
             after,

@@ -45,7 +45,7 @@ def encoding(experiment: Experiment) -> Encoding:
 
 def check(experiment: Experiment) -> None:
     """Check the numbers alone: they must describe a federation that the protocol supports."""
-    clients, malicious = experiment.clients, experiment.malicious
+    clients, malicious, sampled = experiment.clients, experiment.malicious, experiment.sampled
     if malicious >= clients:
         raise ConfigError(f"malicious: found {malicious} of {clients} clients; state a number from 0 to {clients - 1}")
     if experiment.attack is not None and not malicious:
@@ -58,11 +58,12 @@ def check(experiment: Experiment) -> None:
     _check_root(experiment)
     if experiment.helpers is not None:
         _check_helpers(experiment, experiment.helpers)
+    elif experiment.unclipped:
+        raise ConfigError("unclipped: only helpers test the range of updates; leave it out")
     if experiment.placement is not None and not experiment.sharded:
         raise ConfigError(
             f"placement: found {experiment.placement!r}, but there are no shards; leave it out, or state shards"
         )
-    sampled = experiment.sampled
     if experiment.placement is not None and sampled < clients:
         raise ConfigError(
             f"placement: found {experiment.placement!r}, but each round has other shards; leave it out, or leave out "
@@ -113,7 +114,6 @@ def _check_helpers(experiment: Experiment, helpers: HelpersProtocol) -> None:
         raise ConfigError('client_weights: with helpers a client is in the sum or not; use client_weights = "equal"')
     if experiment.dp is not None:
         raise ConfigError("dp: a filter over single clients has no bounded sensitivity, so noise has no epsilon here")
-    names = ("server", "mixer", "judge")
     _about("estimator", lambda: rule_bytes(experiment.estimator))
     _about(
         "protocol",
@@ -127,7 +127,7 @@ def _check_helpers(experiment: Experiment, helpers: HelpersProtocol) -> None:
                 coordinates=1,
                 clip_norm=experiment.clip_norm or 1.0,
                 rule=experiment.estimator,
-                parties={ROLES[place]: Party(name, bytes([place]) * 32) for place, name in enumerate(names)},
+                parties={role: Party(role, bytes([place]) * 32) for place, role in enumerate(ROLES)},
             )
         ),
     )

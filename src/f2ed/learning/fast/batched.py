@@ -18,6 +18,7 @@ __all__ = ["Recordings", "train_batched", "train_in_turn"]
 
 # Recording a step costs as much as about five steps.
 _WORTH_RECORDING = 20
+_WORTH_SAVING = 10
 # So many clients of a wide model train at the same time, each on a stream of its own.
 _LANES = 8
 
@@ -37,8 +38,8 @@ def train_batched(
     """Train the plan's clients and write their updates into the rows of `out`.
 
     Buffers do not change in models that can be trained this way; their part of an update is zero. On a GPU steps are
-    recorded once and replayed, which saves kernel launches: for all clients, for half of them and so on, so that few
-    clients with more data than others do not keep all busy.
+    recorded once and replayed, which saves kernel launches: for all clients, for three quarters of them and so on, so
+    that few clients with more data than others do not keep all busy.
     """
     initial = _initial(start, trained, plan)
     group = _group(plan, start[trained:], initial, gradients, recordings)
@@ -137,14 +138,17 @@ def _records(tensor: Tensor) -> bool:
 
 
 def _levels(active: tuple[int, ...]) -> list[int]:
-    """Return for how many clients steps are worth recording: all, and each half of the last with enough steps."""
+    """Return for how many clients steps are worth recording: all, then three quarters and so on where that saves work.
+
+    What is saved is counted in steps of the size above.
+    """
     if len(active) < _WORTH_RECORDING:
         return []
     found, size = [active[0]], active[0]
     while size > 1:
-        size = -(-size // 2)
-        fewer = -(-size // 2) if size > 1 else 0
-        if sum(fewer < k <= size for k in active) >= _WORTH_RECORDING:
+        size = min(size - 1, -(-size * 3 // 4))
+        fewer = sum(k <= size for k in active)
+        if fewer * (found[-1] - size) >= _WORTH_SAVING * found[-1]:
             found.append(size)
     return found
 

@@ -8,7 +8,15 @@ import msgspec
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.helpers.envelope import check_envelope, envelope_digest, open_envelope
 from f2ed.protocol.helpers.keys import PairKeys, check_openings, joint_seed, make_opening, party_key, seed_commitment
-from f2ed.protocol.helpers.machine import Accepted, Helper, HelperState, RoundState, StaleStateError, StepInput
+from f2ed.protocol.helpers.machine import (
+    Accepted,
+    Helper,
+    HelperState,
+    RoundState,
+    StaleStateError,
+    StepInput,
+    end_round,
+)
 from f2ed.protocol.helpers.messages import Accusation, Envelope, Opening, Revealed, SignedSet, Vote
 from f2ed.protocol.helpers.requests import AskOpening, AskReveal, AskSet, AskVote, Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, Role, Terms, bind, check, lasting
@@ -58,6 +66,7 @@ def open_round(state: HelperState, request: Request, helper: Helper, given: Step
         raise Refusal("the terms differ from those of an earlier round; under one policy only the round changes")
     context = bind(terms, helper.roster, request.model)
     same_epoch = bool(state.mark) and state.mark[0] == terms.epoch
+    unshown = end_round(state).unshown
     opening = make_opening(
         helper.role,
         terms,
@@ -74,6 +83,7 @@ def open_round(state: HelperState, request: Request, helper: Helper, given: Step
         lasting=lasting(terms),
         kept=state.kept if same_epoch else None,
         struck=state.struck if same_epoch else (),
+        unshown=unshown if same_epoch else max(0, unshown - 1),
         round=RoundState(terms=terms, context=context, seed=given.entropy, half=given.half, openings=(opening,)),
     ), opening
 

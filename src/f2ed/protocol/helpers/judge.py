@@ -21,7 +21,7 @@ from f2ed.protocol.helpers.common_steps import (
     sign_set,
     vote,
 )
-from f2ed.protocol.helpers.field import Elements, add, centered, element_at, elements, pack, unpack
+from f2ed.protocol.helpers.field import Elements, add, element_at, elements, pack, unpack
 from f2ed.protocol.helpers.keys import BLAME, mask_key
 from f2ed.protocol.helpers.machine import (
     Accepted,
@@ -33,6 +33,7 @@ from f2ed.protocol.helpers.machine import (
     StepInput,
     run_step,
 )
+from f2ed.protocol.helpers.mean import blamed_rows
 from f2ed.protocol.helpers.messages import Combined, Strikes, Weighed
 from f2ed.protocol.helpers.requests import (
     AskBlame,
@@ -45,7 +46,6 @@ from f2ed.protocol.helpers.requests import (
     Request,
 )
 from f2ed.protocol.helpers.shares import (
-    SMUDGE,
     combine_rows,
     expanded,
     judge_gram,
@@ -57,7 +57,7 @@ from f2ed.protocol.helpers.shares import (
     tested,
     verified,
 )
-from f2ed.protocol.helpers.terms import JUDGE, MIXER, SERVER, STEPS_PER_CLIP
+from f2ed.protocol.helpers.terms import JUDGE, MIXER, SERVER
 from f2ed.protocol.helpers.texts import blame_text, combined_text, strikes_text, weighed_text
 from f2ed.protocol.helpers.verdict import decide
 from f2ed.protocol.primitives.crypto import sign
@@ -116,10 +116,12 @@ def weigh(state: HelperState, request: Request, helper: Helper, given: StepInput
         found.kept, found.struck, mask, found.eigenvalue, found.iterations, found.stopped[:200], bytes(64)
     )
     signature = sign(helper.signing_key, weighed_text(now.context, now.clients, unsigned_))
-    after = moved(state, 5, matrix=b"", tests=b"", weights=b"", combined=b"", kept=found.kept)
+    # Where nobody is kept, the round is over: no blame step follows.
+    step = 5 if found.kept else 6
+    after = moved(state, step, matrix=b"", tests=b"", weights=b"", combined=b"", kept=found.kept)
     struck = tuple(sorted({*state.struck, *found.struck}))
     return (
-        msgspec.structs.replace(after, kept=found.kept, struck=struck),
+        msgspec.structs.replace(after, kept=found.kept or state.kept, struck=struck),
         msgspec.structs.replace(unsigned_, signature=signature),
     )
 
@@ -140,9 +142,7 @@ def blame(state: HelperState, request: Request, helper: Helper, given: StepInput
     values = unpack(plain, len(now.kept), len(request.coordinates))
     there = set(now.kept)
     masks = np.stack([_at(now, each, request.coordinates) for each in now.accepted if each.client in there])
-    # An honest coordinate is at most as long as the clip, and the smudge is known in size.
-    beyond = np.abs(centered(add(values, masks))) > 2 * STEPS_PER_CLIP + SMUDGE
-    struck = tuple(now.kept[row] for row in np.flatnonzero(beyond.any(axis=1)))
+    struck = tuple(now.kept[row] for row in blamed_rows(add(values, masks)))
     signature = sign(helper.signing_key, strikes_text(now.context, now.clients, struck))
     after = moved(state, 6, accepted=(), seed=b"", half=b"", joint=b"")
     return msgspec.structs.replace(after, struck=tuple(sorted({*state.struck, *struck}))), Strikes(struck, signature)

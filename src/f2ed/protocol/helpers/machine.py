@@ -36,6 +36,7 @@ __all__ = [
     "StepInput",
     "begin_job",
     "continue_job",
+    "end_round",
     "follow_job",
     "load",
     "run_step",
@@ -148,6 +149,8 @@ class HelperState(_Redacted, frozen=True, kw_only=True):
     """The digest of the round under way, where it is stored apart from this."""
     stale: bool = False
     """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
+    unshown: int = 0
+    """The mixer: how often the server did not show the rows that were to be checked; one less every epoch."""
 
 
 class StaleStateError(Refusal):
@@ -209,7 +212,13 @@ def follow_job(stored: bytes, helper: Helper) -> bytes:
     state = _read(stored, helper)
     if (state.policy, state.job) == (helper.policy, helper.job):
         return stored
-    return store(msgspec.structs.replace(state, policy=helper.policy, job=helper.job, lasting=b"", round=None))
+    return store(msgspec.structs.replace(end_round(state), policy=helper.policy, job=helper.job, lasting=b""))
+
+
+def end_round(state: HelperState) -> HelperState:
+    """Return the state without the round under way; rows that the server did not show count against it."""
+    unshown = state.unshown + bool(state.round is not None and state.round.wanted)
+    return msgspec.structs.replace(state, round=None, unshown=unshown)
 
 
 def store(state: HelperState) -> bytes:
@@ -260,7 +269,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     except PeerError as error:
         if place == 0:  # The round that is under way goes on.
             return Answer(stored, write(Refused(str(error)[:500])), str(error))
-        spent = msgspec.structs.replace(state, round=None, stale=state.stale or isinstance(error, StaleStateError))
+        spent = msgspec.structs.replace(end_round(state), stale=state.stale or isinstance(error, StaleStateError))
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
     if (now := after.round) is not None:
@@ -270,9 +279,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
 
 
 def _answered(state: HelperState, name: bytes) -> bytes | None:
-    if state.round is None:
-        return None
-    return dict(state.round.replies).get(name)
+    return None if state.round is None else dict(state.round.replies).get(name)
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:

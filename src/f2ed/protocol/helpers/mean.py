@@ -1,5 +1,6 @@
 """From the opened sum to the mean: range, length, whole steps."""
 
+from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -7,9 +8,11 @@ import numpy.typing as npt
 
 from f2ed.core.errors import PeerError
 from f2ed.protocol.helpers.field import Elements, centered
+from f2ed.protocol.helpers.shares import SMUDGE
 from f2ed.protocol.helpers.terms import STEPS_PER_CLIP, Terms, encoding_of
+from f2ed.protocol.sharding import ClientId
 
-__all__ = ["MOST_BLAMED", "beyond_range", "mean_of"]
+__all__ = ["MOST_BLAMED", "beyond_range", "blamed_rows", "mean_of", "no_sum", "out_of_range_sum"]
 
 MOST_BLAMED = 16
 """Coordinates that a blame step looks at."""
@@ -23,6 +26,28 @@ def beyond_range(total: Elements, kept: int) -> tuple[int, ...]:
     offending = np.flatnonzero(sizes > kept * STEPS_PER_CLIP)
     largest = offending[np.argsort(-sizes[offending], kind="stable")[:MOST_BLAMED]]
     return tuple(sorted(int(place) for place in largest))
+
+
+def blamed_rows(values: Elements) -> tuple[int, ...]:
+    """Return the rows with a value that is out of range for certain, though a smudge may hide each value.
+
+    An honest coordinate is at most as long as the clip.
+    """
+    beyond = np.abs(centered(values)) > 2 * STEPS_PER_CLIP + SMUDGE
+    return tuple(int(row) for row in np.flatnonzero(beyond.any(axis=1)))
+
+
+def out_of_range_sum(offending: Sequence[int], struck: Sequence[ClientId]) -> str:
+    """Say what came of a sum with coordinates out of range."""
+    return (
+        f"a sum with {len(offending)} coordinates out of range, such as {offending[0]}; strikes for clients "
+        f"{', '.join(map(str, struck)) or 'none: no single one is out of range'}"
+    )
+
+
+def no_sum(why: str, struck: Sequence[ClientId]) -> str:
+    """Say why the judge keeps nobody, and who got a strike."""
+    return f"the judge keeps nobody: {why}; strikes for clients {', '.join(map(str, struck))}, which are out of range"
 
 
 def mean_of(terms: Terms, total: Elements, kept: int) -> npt.NDArray[np.float32]:

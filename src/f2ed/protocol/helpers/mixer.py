@@ -1,5 +1,7 @@
 """The mixer: holds one mask of every client, checks the server's sketches, and gives one masked sum in a round."""
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
@@ -65,7 +67,7 @@ def take_sketches(
     data = pair_keys(now, MIXER).unseal(SERVER, b"sketches", request.sealed)
     checked_signature(now.terms, SERVER, sketches_text(now.context, now.clients, data), request.signature, "sketches")
     unpack(data, len(now.accepted), now.terms.columns)
-    wanted = _chosen(now, given.entropy)
+    wanted = _chosen(now, given.entropy, state.unshown)
     return moved(state, 4, joint=joint, masked=data, wanted=wanted), RowsWanted(wanted)
 
 
@@ -105,6 +107,8 @@ def give_mask(state: HelperState, request: Request, helper: Helper, given: StepI
     now, weighed = begun(state), request.weighed
     checked_signature(now.terms, JUDGE, weighed_text(now.context, now.clients, weighed), weighed.signature, "decision")
     clients = [each.client for each in now.accepted]
+    if not weighed.kept and weighed.struck:
+        return _without_sum(state, clients, weighed.struck), MaskedSum(b"")
     admit(now.terms, clients, state.kept, weighed.kept)
     there = set(weighed.kept)
     check_struck(set(clients) - there, weighed.struck)
@@ -116,6 +120,13 @@ def give_mask(state: HelperState, request: Request, helper: Helper, given: StepI
     after = moved(state, 7, seed=b"", half=b"", joint=b"", accepted=rows, kept=weighed.kept, blame=pairs.for_blame())
     struck = tuple(sorted({*state.struck, *weighed.struck}))
     return msgspec.structs.replace(after, kept=weighed.kept, struck=struck), MaskedSum(sealed)
+
+
+def _without_sum(state: HelperState, clients: Sequence[ClientId], struck: Sequence[ClientId]) -> HelperState:
+    """Remember strikes in a round in which the judge keeps nobody; nothing follows."""
+    check_struck(clients, struck)
+    after = moved(state, 9, seed=b"", half=b"", joint=b"", accepted=())
+    return msgspec.structs.replace(after, struck=tuple(sorted({*state.struck, *struck})))
 
 
 def show_values(state: HelperState, request: Request, helper: Helper, given: StepInput) -> tuple[HelperState, Message]:  # noqa: ARG001
@@ -176,10 +187,14 @@ def rows_step(batch: int) -> bytes:
     return b"rows %d" % batch
 
 
-def _chosen(now: RoundState, entropy: bytes) -> tuple[ClientId, ...]:
-    """Return the rows to check: all of them, or as many as the terms say, at random."""
+def _chosen(now: RoundState, entropy: bytes, unshown: int) -> tuple[ClientId, ...]:
+    """Return the rows to check, at random: as many as the terms say, or all of them.
+
+    Twice as many for each time that the server did not show them: one that altered sketches, and falls silent when
+    their rows are chosen, would otherwise repeat that until they are not, and leave no evidence.
+    """
     clients = [each.client for each in now.accepted]
-    if (count := min(now.terms.checked_rows, len(clients))) == len(clients):
+    if (count := min(now.terms.checked_rows << min(unshown, 32), len(clients))) == len(clients):
         return tuple(clients)
     order = np.argsort(elements(entropy, len(clients)), kind="stable")
     return tuple(sorted(clients[place] for place in order[:count]))

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from f2ed.estimators import Estimate
 from f2ed.protocol.helpers.messages import Accusation, Weighed
 from f2ed.protocol.helpers.server_rows import RowStore
 from f2ed.protocol.helpers.terms import Role, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["HelpersOutcome", "Progress", "ServerTask"]
+__all__ = ["STRUCK", "HelpersOutcome", "Progress", "ServerTask"]
+
+STRUCK = "strike: out for this epoch"
+"""Why a client with a strike is not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,28 @@ class HelpersOutcome:
     eigenvalue: float | None = None
     iterations: int = 0
     stopped: str = ""
+
+    @property
+    def compared(self) -> tuple[ClientId, ...]:
+        """The clients whose updates the rule weighed: all in the set but those that got a strike."""
+        return tuple(client for client in self.clients if client not in self.struck)
+
+    @property
+    def absent(self) -> dict[ClientId, str]:
+        """The clients that the rule did not weigh, and why, as far as it is known."""
+        late = set(self.struck) & set(self.kept)
+        found = dict.fromkeys(self.struck, "too long: failed the range tests")
+        found |= dict.fromkeys(late, "too long: a coordinate out of range, found after the sum was")
+        return dict(sorted((dict(self.dropped) | found).items()))
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The judge's estimate, as the server knows it; None without a mean."""
+        if self.mean is None:
+            return None
+        kept = set(self.kept)
+        weights = np.array([float(client in kept) for client in self.compared]) / len(kept)
+        return Estimate(self.mean, weights, self.eigenvalue, self.iterations, self.stopped)
 
 
 @dataclass

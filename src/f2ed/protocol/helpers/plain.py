@@ -8,8 +8,8 @@ import numpy.typing as npt
 from f2ed.core.errors import PeerError
 from f2ed.protocol.helpers.field import Elements, from_integers, gram, reduce, small_product
 from f2ed.protocol.helpers.keys import joint_seed
-from f2ed.protocol.helpers.mean import beyond_range, mean_of
-from f2ed.protocol.helpers.outcome import HelpersOutcome
+from f2ed.protocol.helpers.mean import beyond_range, blamed_rows, mean_of, no_sum, out_of_range_sum
+from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome
 from f2ed.protocol.helpers.shares import sketch_of
 from f2ed.protocol.helpers.sketch import ternary
 from f2ed.protocol.helpers.terms import Terms, check
@@ -29,9 +29,12 @@ def plain_mean(
     before: Sequence[ClientId] | None = None,
     struck: Sequence[ClientId] = (),
 ) -> HelpersOutcome:
-    """Return the outcome of a round from encoded updates; `halves` are the mixer's and the judge's of the seed."""
+    """Return the outcome of a round from encoded updates; `halves` are the mixer's and the judge's of the seed.
+
+    A blame step has no smudge here. It decides the same but for coordinates between 2^27 and 2^28 steps.
+    """
     check(terms)
-    dropped = dict.fromkeys(struck, "strike: out for this epoch")
+    dropped = dict.fromkeys(struck, STRUCK)
     dropped |= {client: "upload: no reply" for client in terms.members if client not in {*numbers, *struck}}
     dropped = dict(sorted(dropped.items()))
     clients = tuple(sorted(set(numbers) - set(struck)))
@@ -50,8 +53,13 @@ def plain_mean(
     for client in found.kept:
         total = reduce(total + from_integers(numbers[client]))
     mean, aborted = None, None
-    if offending := beyond_range(total, len(found.kept)):
-        aborted = f"a sum with {len(offending)} coordinates out of range, such as {offending[0]}"
+    blamed: tuple[ClientId, ...] = ()
+    if not found.kept:
+        aborted = no_sum(found.stopped, found.struck)
+    elif offending := beyond_range(total, len(found.kept)):
+        shown = np.stack([from_integers(numbers[client][list(offending)]) for client in found.kept])
+        blamed = tuple(found.kept[row] for row in blamed_rows(shown))
+        aborted = out_of_range_sum(offending, blamed)
     else:
         try:
             mean = mean_of(terms, total, len(found.kept))
@@ -61,7 +69,7 @@ def plain_mean(
         mean=mean,
         clients=clients,
         kept=found.kept,
-        struck=found.struck,
+        struck=tuple(sorted({*found.struck, *blamed})),
         dropped=dropped,
         aborted=aborted,
         eigenvalue=found.eigenvalue,

@@ -28,9 +28,9 @@ from f2ed.protocol.helpers.keys import (
     party_key,
     seed_commitment,
 )
-from f2ed.protocol.helpers.mean import beyond_range, mean_of
+from f2ed.protocol.helpers.mean import beyond_range, mean_of, no_sum, out_of_range_sum
 from f2ed.protocol.helpers.mixer import rows_step
-from f2ed.protocol.helpers.outcome import HelpersOutcome, Progress, ServerTask
+from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, Progress, ServerTask
 from f2ed.protocol.helpers.server_rows import ServerRows
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms, bind, check
 from f2ed.protocol.helpers.texts import (
@@ -86,6 +86,8 @@ def _round(task: ServerTask, context: bytes, progress: Progress) -> _Talk[npt.ND
     rows = ServerRows(terms, context, task.rows, {client: seeds[client] for client in clients}, pairs)
     shares = yield from _mixer_shares(task, context, digest_, rows, pairs, halves[JUDGE], joint)
     weighed = yield from _decision(task, context, digest_, rows, shares, halves[MIXER], joint)
+    if not weighed.kept:
+        yield from _strikes_alone(clients, weighed, progress)
     admit(terms, clients, task.before, weighed.kept)
     check_struck(set(clients) - set(weighed.kept), weighed.struck)
     progress.weighed = weighed
@@ -98,10 +100,7 @@ def _round(task: ServerTask, context: bytes, progress: Progress) -> _Talk[npt.ND
     total = rows.add_up(weighed.kept, unpack(plain, terms.coordinates))
     if offending := beyond_range(total, len(weighed.kept)):
         progress.blamed = yield from _blame(task, context, digest_, rows, weighed, offending)
-        raise PeerError(
-            f"a sum with {len(offending)} coordinates out of range, such as {offending[0]}; strikes for clients "
-            f"{', '.join(map(str, progress.blamed)) or 'none: no single one is out of range'}"
-        )
+        raise PeerError(out_of_range_sum(offending, progress.blamed))
     return mean_of(terms, total, len(weighed.kept))
 
 
@@ -132,7 +131,7 @@ def _uploads(
         return upload.envelope
 
     asked = [client for client in task.terms.members if client not in task.struck]
-    progress.dropped.update(dict.fromkeys(task.struck, "strike: out for this epoch"))
+    progress.dropped.update(dict.fromkeys(task.struck, STRUCK))
     sent = m.write(ask.AskUpload(task.terms, openings))
     envelopes = yield from gather("upload", dict.fromkeys(asked, sent), take, progress.dropped)
     _require_crowd(task.terms, envelopes, "uploaded")
@@ -189,9 +188,8 @@ def _mixer_shares(
     signature = sign(task.signing_key, sketches_text(context, digest_, data))
     sent = ask.AskShares(half, pairs.seal(MIXER, b"sketches", data), signature)
     wanted = (yield from _ask(MIXER, sent, m.RowsWanted, "choice of rows")).clients
-    most = min(task.terms.checked_rows, len(rows.clients))
-    if len(wanted) > most or not set(wanted) <= set(rows.clients) or list(wanted) != sorted(set(wanted)):
-        raise PeerError(f"the mixer wants {len(wanted)} masked rows; the terms allow {most} of the set")
+    if not set(wanted) <= set(rows.clients) or list(wanted) != sorted(set(wanted)):
+        raise PeerError("the mixer wants masked rows that are not in the set, or one of them twice")
     batch = max(1, _BATCH_BYTES // (8 * task.terms.coordinates))
     for number in range(-(-len(wanted) // batch)):
         some = wanted[number * batch : (number + 1) * batch]
@@ -226,6 +224,16 @@ def _decision(
     weighed = yield from _ask(JUDGE, ask.AskWeights(mine, other.sealed), m.Weighed, "decision")
     checked_signature(terms, JUDGE, weighed_text(context, digest_, weighed), weighed.signature, "decision")
     return weighed
+
+
+def _strikes_alone(clients: Sequence[ClientId], weighed: m.Weighed, progress: Progress) -> _Talk[None]:
+    """Tell the mixer of the strikes in a round in which the judge keeps nobody; it ends without a sum."""
+    if not weighed.struck:
+        raise PeerError("the judge keeps nobody and gives no strike; it must refuse such a round")
+    check_struck(clients, weighed.struck)
+    progress.weighed = weighed
+    yield from _ask(MIXER, ask.AskMask(weighed), m.MaskedSum, "receipt of strikes")
+    raise PeerError(no_sum(weighed.stopped, weighed.struck))
 
 
 def _blame(

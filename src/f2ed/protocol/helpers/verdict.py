@@ -32,6 +32,7 @@ class Verdict(NamedTuple):
     """Who is summed, who has a strike, and the rule's diagnostics."""
 
     kept: tuple[ClientId, ...]
+    """Nobody, if no sum may be opened; `stopped` says why."""
     struck: tuple[ClientId, ...]
     eigenvalue: float | None = None
     iterations: int = 0
@@ -73,11 +74,31 @@ def decide(
     tests: Elements,
     before: Sequence[ClientId] | None,
 ) -> Verdict:
-    """Return the verdict on rows with this Gram matrix [n, n], of which one triangle counts; or raise `PeerError`."""
+    """Return the verdict on rows with this Gram matrix [n, n], of which one triangle counts; or raise `PeerError`.
+
+    Clients that are out of range get their strikes also where no sum may be opened. Otherwise as many as leave too few
+    for the crowd would end every round, and nobody would know who they are.
+    """
     full = np.triu(gram) + np.triu(gram, 1).T
     failed = out_of_range(terms, full, tests)
     rows = [int(row) for row in np.flatnonzero(~failed)]
     struck = tuple(clients[row] for row in map(int, np.flatnonzero(failed)))
+    try:
+        return _chosen(terms, clients, full, rows, before)._replace(struck=struck)
+    except PeerError as error:
+        if not struck:
+            raise
+        return Verdict((), struck, stopped=str(error)[:200])
+
+
+def _chosen(
+    terms: Terms,
+    clients: Sequence[ClientId],
+    full: Elements,
+    rows: Sequence[int],
+    before: Sequence[ClientId] | None,
+) -> Verdict:
+    """Return whom the rule and the guard keep of the rows that are in range, or raise `PeerError`."""
     if len(rows) < terms.crowd:
         raise PeerError(f"{len(rows)} of {len(clients)} clients are in range; the policy demands {terms.crowd}")
     exact = centered(full[np.ix_(rows, rows)]).astype(np.float64)
@@ -95,7 +116,7 @@ def decide(
     wanted = {clients[rows[place]]: float(secret.weights[place]) for place in map(int, np.flatnonzero(secret.kept))}
     kept = fit(terms, before, wanted)
     admit(terms, clients, before, kept)
-    return Verdict(kept, struck, found.eigenvalue, found.iterations, found.stopped)
+    return Verdict(kept, (), found.eigenvalue, found.iterations, found.stopped)
 
 
 def _check_gram(exact: npt.NDArray[np.float64]) -> None:
