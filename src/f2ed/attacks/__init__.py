@@ -23,7 +23,7 @@ from f2ed.attacks.iba import IBA
 from f2ed.attacks.ipm import IPM
 from f2ed.attacks.krum_attack import KrumAttack
 from f2ed.attacks.label_flip import LabelFlip
-from f2ed.attacks.mimic import Mimic
+from f2ed.attacks.mimic import Mimic, StretchedMimic
 from f2ed.attacks.min_max import MinMax, MinSum
 from f2ed.attacks.model_poisoning import ModelPoisoning
 from f2ed.attacks.model_replacement import ModelReplacement
@@ -73,6 +73,7 @@ __all__ = [
     "SignFlip",
     "Slopes",
     "Square",
+    "StretchedMimic",
     "Success",
     "Train",
     "TrainingOverrides",
@@ -105,4 +106,5 @@ AnyAttack = (
     | A3FL
     | IBA
     | QuietBackdoor
+    | StretchedMimic
 )

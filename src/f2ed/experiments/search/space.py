@@ -209,6 +209,7 @@ _SPACES: Mapping[Objective, Mapping[str, Callable[[Chooser, Space], Settings]]] 
         "ipm": _scaled,
         "sign-flip": _scaled,
         "label-flip": _boosted,
+        "stretched-mimic": lambda choose, _: {"stretch": _log(choose, "stretch", 2.0, 100.0)},
     },
 }
 
@@ -238,6 +239,7 @@ _DEFAULTS: Settings = {
     "sections": "whole",
     "slack": 20**0.5 - 1,
     "z": 1.0,
+    "stretch": 20.0,
 }
 _KNOWN: Mapping[Objective, Sequence[Settings]] = {
     "backdoor": (
@@ -269,5 +271,6 @@ _KNOWN: Mapping[Objective, Sequence[Settings]] = {
         {"kind": "label-flip"},
         {"kind": "alie"},
         {"kind": "ipm"},
+        {"kind": "stretched-mimic"},
     ),
 }
