@@ -11,11 +11,11 @@ from made import SOURCE
 
 
 class Active:
-    """Which mutant is in place, and what was reached."""
+    """Which mutants are in place, and what was reached."""
 
     def __init__(self) -> None:
-        self.function = ""
-        self.version = ""
+        self.versions: dict[str, str] = {}
+        """By function; the others stay as they are."""
         self.reached: set[str] = set()
 
     def wrap(self, versions: dict[str, Any], is_classmethod: bool = False) -> Callable[[Any], Any]:
@@ -27,9 +27,9 @@ class Active:
             @functools.wraps(function)
             def chosen(*args: Any, **kwargs: Any) -> Any:
                 self.reached.add(name)
-                if name != self.function:
+                if name not in self.versions:
                     return function(*args, **kwargs)
-                mutant = versions[self.version]
+                mutant = versions[self.versions[name]]
                 if is_classmethod:
                     return getattr(args[0], mutant.__name__)(*args[1:], **kwargs)
                 return mutant(*args, **kwargs)

@@ -1,8 +1,8 @@
 """Runs tests in forks of a process that has collected all of them: first without a change, then with each mutant.
 
 A fork costs milliseconds, so that every test can be run alone once, which tells what it reaches and how long it takes.
-A mutant meets only the tests that reach its function: those first that killed others of that function, then fast ones,
-until one fails.
+A mutant meets only the tests that reach its function: a few seconds of them first, alone, beginning with those that
+killed others of that function; then the rest, together with other mutants.
 """
 
 import contextlib
@@ -15,17 +15,20 @@ import signal
 import time
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from active import ACTIVE, forget, install
+from jobs import Ended, Job, Limits
 from made import ROOT, WORK, Mutant
-from outcomes import RESULTS, Result, results, write
+from outcomes import RESULTS, Result, ending, results, write
+from together import Together
 
 REACHED = WORK / "reached.json"
 FAILED, BROKEN = 1, 3
+PASSED = b"."
 LIMIT = 8 * 2**30
 """Bytes of memory of a fork."""
 SCRATCH = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"mutants-{os.getpid()}"  # noqa: S108
@@ -33,36 +36,22 @@ SPARE = 10.0
 """Seconds more than ten times what a test takes, before it counts as hanging."""
 
 
-def run(mutants: list[Mutant], *, children: int, seconds: float, budget: float, record: bool, again: bool) -> None:
+def run(mutants: list[Mutant], limits: Limits) -> None:
     """Collect the tests of the scope and run the mutants with them."""
     install()
     os.chdir(ROOT)
     scope = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["tool"]["mutmut"]
-    tests = [*scope["pytest_add_cli_args_test_selection"], *scope["pytest_add_cli_args"]]
-    loop = Forks(mutants, children=children, seconds=seconds, budget=budget, record=record, again=again)
-    pytest.main(["--capture=sys", "--tb=short", "--no-header", "-p", "no:xdist", *tests], plugins=[loop])
-
-
-class Job(NamedTuple):
-    """One fork at work."""
-
-    mutant: Mutant | None
-    tests: list[str]
-    of: int
-    began: float
-    folder: Path
-    output: int
+    tests = [*(limits.tests or scope["pytest_add_cli_args_test_selection"]), *scope["pytest_add_cli_args"]]
+    quiet = ["--capture=sys", "--tb=short", "--no-header", "-p", "no:xdist"]
+    pytest.main([*quiet, *tests], plugins=[Forks(mutants, limits)])
 
 
 class Forks:
     """A plug-in that takes the place of pytest's loop over the tests."""
 
-    def __init__(
-        self, mutants: list[Mutant], *, children: int, seconds: float, budget: float, record: bool, again: bool
-    ) -> None:
-        self.mutants, self.children, self.budget = mutants, children, budget
-        self.record, self.again = record, again
-        self.end = time.monotonic() + seconds
+    def __init__(self, mutants: list[Mutant], limits: Limits) -> None:
+        self.mutants, self.limits = mutants, limits
+        self.end = time.monotonic() + limits.seconds
         self.items: dict[str, pytest.Item] = {}
         self.jobs: dict[int, Job] = {}
         self.reports: dict[str, Any] = {}
@@ -79,7 +68,7 @@ class Forks:
         self.quick_properties()
         gc.collect()
         gc.freeze()
-        if REACHED.exists() and not self.record:
+        if REACHED.exists() and not self.limits.record:
             self.reports = json.loads(REACHED.read_text("utf-8"))
         try:
             self.run_alone([name for name in self.items if name not in self.reports])
@@ -115,8 +104,7 @@ class Forks:
         for each in range(3):
             os.dup2(null, each)
         ACTIVE.reached.clear()  # what was reached while the tests were collected
-        if job.mutant:
-            ACTIVE.function, ACTIVE.version = job.mutant.function, job.mutant.version
+        ACTIVE.versions = {each.function: each.version for each in job.mutants}
         config = next(iter(self.items.values())).config
         job.folder.mkdir(parents=True)
         config._tmp_path_factory._basetemp = job.folder  # type: ignore[attr-defined]  # noqa: SLF001
@@ -126,17 +114,17 @@ class Forks:
             signal.alarm(int(SPARE + 10 * self.reports.get(item.nodeid, {}).get("seconds", 6)))
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             forget()
-        self.leave(
-            0, {"reached": sorted(ACTIVE.reached), "seconds": time.monotonic() - began} if not job.mutant else {}
-        )
+            os.write(self.child, PASSED)  # type: ignore[arg-type]
+        alone = {"reached": sorted(ACTIVE.reached), "seconds": time.monotonic() - began}
+        self.leave(0, {} if job.mutants else alone)
 
     # In the parent
 
-    def start(self, mutant: Mutant | None, tests: list[str], of: int = 0) -> None:
+    def start(self, mutants: tuple[Mutant, ...], tests: list[str], about: Any = None) -> None:
         """Fork."""
         read, write = os.pipe()
         folder = SCRATCH / str(time.monotonic_ns())
-        job = Job(mutant, tests, of, time.monotonic(), folder, read)
+        job = Job(mutants, tests, about, time.monotonic(), folder, read)
         pid = os.fork()
         if pid == 0:
             try:
@@ -150,8 +138,8 @@ class Forks:
         os.close(write)
         self.jobs[pid] = job
 
-    def wait(self) -> tuple[Job, int, dict[str, Any]]:
-        """Return the next job that ended, how, and what it said."""
+    def wait(self) -> Ended:
+        """Return the next job that ended."""
         pid, status = os.waitpid(-1, 0)
         while pid not in self.jobs:
             pid, status = os.waitpid(-1, 0)
@@ -159,24 +147,24 @@ class Forks:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         os.set_blocking(job.output, False)
-        try:
-            said = json.loads(os.read(job.output, 65536) or b"{}")
-        except (BlockingIOError, ValueError):
-            said = {}
+        output, said = b"", {}
+        with contextlib.suppress(BlockingIOError):
+            output = os.read(job.output, 65536)
+        with contextlib.suppress(ValueError):
+            said = json.loads(output.lstrip(PASSED) or b"{}")
         os.close(job.output)
         shutil.rmtree(job.folder, ignore_errors=True)
-        return job, os.waitstatus_to_exitcode(status), said
+        return Ended(job, os.waitstatus_to_exitcode(status), said, len(output) - len(output.lstrip(PASSED)))
 
-    def each(self, waiting: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Job, int, dict[str, Any]]]:
-        """Run what waits, as many at the same time as there are children, until the time is over."""
-        left = iter(waiting)
-        more = True
+    def each(self, waiting: Callable[[], tuple[Any, ...] | None]) -> Iterator[Ended]:
+        """Run what waits, as many at the same time as there are children, until nothing waits or the time is over."""
         while True:
-            while more and len(self.jobs) < self.children:
-                if time.monotonic() > self.end or (entry := next(left, None)) is None:
-                    more = False
-                else:
-                    self.start(*entry)
+            while (
+                len(self.jobs) < self.limits.children
+                and time.monotonic() < self.end
+                and (entry := waiting()) is not None
+            ):
+                self.start(*entry)
             if not self.jobs:
                 return
             yield self.wait()
@@ -184,7 +172,8 @@ class Forks:
     def run_alone(self, tests: list[str]) -> None:
         """Run each test alone, without a mutant, however long it takes: half of it would be worth nothing."""
         end, self.end = self.end, float("inf")
-        for job, code, said in self.each((None, [name]) for name in tests):
+        waiting = iter(tests)
+        for job, code, said, _ in self.each(lambda: ((), [name]) if (name := next(waiting, None)) else None):
             if code == 0:
                 self.reports[job.tests[0]] = said
             else:
@@ -213,40 +202,46 @@ class Forks:
             for each in [each for each in waiting if not reaching[each.function]]:
                 write(out, Result(each.name, each.source, "no test", "", 0, 0, 0.0))
             waiting = [each for each in waiting if reaching[each.function]]
-            self.run_some(waiting, reaching, self.budget, out)
+            self.run_some(waiting, reaching, out)
             known = results()
             opened = [each for each in self.mutants if each.name in known and known[each.name].end == "open"]
-            left = {each.name: sum(map(self.seconds, reaching[each.function])) for each in opened}
-            self.run_some(sorted(opened, key=lambda each: left[each.name]), reaching, 1e9, out)
+            Together(self, opened, reaching, out).run()
 
     def waits(self, mutant: Mutant, last: Result | None) -> bool:
         """Return whether a mutant has to be run."""
-        return last is None or last.source != mutant.source or (self.again and last.end not in {"killed", "timeout"})
+        return (
+            last is None
+            or last.source != mutant.source
+            or (self.limits.again and last.end not in {"killed", "timeout"})
+        )
 
-    def run_some(self, waiting: list[Mutant], reaching: dict[str, list[str]], budget: float, out: Any) -> None:
+    def run_some(self, waiting: list[Mutant], reaching: dict[str, list[str]], out: Any) -> None:
         """Run these mutants, each with tests that take no longer than the budget."""
 
         def jobs() -> Iterator[tuple[Any, ...]]:
             for mutant in waiting:
                 tests = self.ordered(mutant.function, reaching[mutant.function])
-                yield mutant, affordable(tests, budget, self.seconds), len(tests)
+                yield (mutant,), affordable(tests, self.limits.budget, self.seconds), len(tests)
 
-        for count, (job, code, said) in enumerate(self.each(jobs())):
-            assert job.mutant is not None  # noqa: S101
-            taken = time.monotonic() - job.began
-            if code == 0:
-                end = "survived" if len(job.tests) == job.of else "open"
-            else:
-                end = "timeout" if code == -signal.SIGALRM else "killed"
-            test = said.get("test", "")
+        left = jobs()
+        for count, (job, code, said, _) in enumerate(self.each(lambda: next(left, None))):
+            taken, end = time.monotonic() - job.began, ending(code, whole=self.whole and len(job.tests) == job.about)
+            (mutant,), test = job.mutants, said.get("test", "")
             if end == "killed" and test:
-                self.killers[job.mutant.function][test] += 1
-            write(out, Result(job.mutant.name, job.mutant.source, end, test, len(job.tests), job.of, round(taken, 3)))
-            if time.monotonic() > self.shown + 15:
-                self.shown = time.monotonic()
-                print(
-                    f"{count + 1} of {len(waiting)}", dict(Counter(each.end for each in results().values())), flush=True
-                )
+                self.killers[mutant.function][test] += 1
+            write(out, Result(mutant.name, mutant.source, end, test, len(job.tests), job.about, round(taken, 3)))
+            self.show(f"{count + 1} of {len(waiting)}")
+
+    @property
+    def whole(self) -> bool:
+        """Whether a mutant that lives with all collected tests survived: they are all of the scope."""
+        return not self.limits.tests
+
+    def show(self, progress: str) -> None:
+        """Print now and then how far it is."""
+        if time.monotonic() > self.shown + 15:
+            self.shown = time.monotonic()
+            print(progress, dict(Counter(each.end for each in results().values())), flush=True)
 
     def seconds(self, test: str) -> float:
         """Return how long a test takes."""

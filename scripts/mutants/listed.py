@@ -56,7 +56,7 @@ def _cells(found: Counter[str]) -> str:
 def report(ends: Mapping[str, str], every: Iterable[str], explained: Explained) -> bool:
     """Print the table, and what has to be explained or killed; return whether nothing has."""
     names = list(every)
-    print(table({name: end for name, end in ends.items() if name in set(names)}, names))
+    print(table(ends, names))
     missing, stale = (
         explained.missing({name: ends.get(name, "not run") for name in names}),
         explained.stale(ends, names),

@@ -1,6 +1,7 @@
 """How mutants ended, one line of JSON each; the last line of a mutant counts."""
 
 import json
+import signal
 from typing import Any, NamedTuple
 
 from made import WORK
@@ -36,3 +37,10 @@ def results() -> dict[str, Result]:
         return {}
     lines = RESULTS.read_text("utf-8").splitlines()
     return {each.name: each for each in (Result(*json.loads(line)) for line in lines)}
+
+
+def ending(code: int, *, whole: bool) -> str:
+    """Return how a mutant ended whose tests ended with this exit status; `whole`: they were all that reach it."""
+    if code == 0:
+        return "survived" if whole else "open"
+    return "timeout" if code == -signal.SIGALRM else "killed"

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from f2ed.core.errors import ConfigError, Refusal
+from f2ed.core.files import StoredValue
 from f2ed.deployment.pin import Pin, accept_weaker, reset_day
 from f2ed.deployment.roster import Entry, Roster, SignedEncoding, TrainingRules, revised, signed
 from f2ed.deployment.roster.parts import Gone, Grouping
@@ -62,6 +63,53 @@ def test_an_older_serial_is_refused(pin):
     with pytest.raises(Refusal, match=r"serial 1 of the roster 'clinics' is older than serial 2"):
         followed(pin, one)
     assert followed(pin, one, two) == 2  # among all serials, in a folder
+
+
+def test_a_preview_refuses_what_following_would_and_changes_nothing(pin):
+    one = first()
+    two = after(one, key_rounds=9)
+    assert pin.preview([two], day=DAY).serial == 2
+    assert not pin.path.exists()
+    followed(pin, two)
+    with pytest.raises(Refusal, match=r"serial 1 of the roster 'clinics' is older than serial 2"):
+        pin.preview([one], day=DAY)
+    with pytest.raises(Refusal, match=r"the clock of this node says 2030-05-31"):
+        pin.preview([two], day="2030-05-31")
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Let another process of the node do something after this one has read the pin, and before it holds the lock."""
+    hold, waiting = StoredValue.hold, []
+
+    def late(self, **options):
+        if waiting:
+            waiting.pop()()
+        return hold(self, **options)
+
+    monkeypatch.setattr(StoredValue, "hold", late)
+    return waiting.append
+
+
+def test_another_process_that_moved_on_meanwhile_is_not_overtaken(pin, meanwhile):
+    one = first()
+    two = after(one, key_rounds=9)
+    meanwhile(lambda: followed(pin, two))
+    with pytest.raises(Refusal, match=r"serial 1 of the roster 'clinics' is older than serial 2"):
+        followed(pin, one)
+    assert followed(pin, two) == 2
+
+
+def test_a_day_that_another_process_saw_meanwhile_counts(pin, meanwhile):
+    one = first()
+    followed(pin, one, day="2030-05-01")
+    meanwhile(lambda: followed(pin, one, day="2030-06-03"))
+    with pytest.raises(Refusal, match=r"the clock of this node says 2030-06-01, and it has seen 2030-06-03"):
+        followed(pin, one)
+    meanwhile(lambda: followed(pin, one, day="2030-06-04"))
+    assert followed(pin, one, day="2030-06-05") == 1
+    with pytest.raises(Refusal, match=r"2030-06-04, and it has seen 2030-06-05"):
+        followed(pin, one, day="2030-06-04")
 
 
 def test_two_rosters_with_one_serial_are_refused_whether_shown_or_followed(pin):

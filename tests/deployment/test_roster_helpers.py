@@ -22,6 +22,7 @@ from f2ed.deployment.roster import (
     read_roster,
     revised,
     signed,
+    smallest_sum,
     write_roster,
 )
 from f2ed.deployment.roster.parts import Group
@@ -179,6 +180,12 @@ def test_the_terms_follow_from_the_roster(roster):
     acceptance(roster)(terms)
     nested = replace(roster, helpers=replace(HELPERS, settings=HelpersProtocol(guard="nested", size=2)))
     assert helped_terms(nested, "job", 0, coordinates=1).groups == ()
+
+
+def test_the_smallest_sum_is_the_largest_of_all_demands(roster):
+    assert smallest_sum(roster) == 4
+    assert smallest_sum(after(roster, min_crowd=6)) == 6
+    assert smallest_sum(after(roster, helpers=replace(HELPERS, settings=HelpersProtocol(crowd=7)))) == 7
 
 
 @pytest.mark.parametrize(

@@ -161,8 +161,8 @@ class Sharded:
         """Set the epoch up where it is new, or where this round does not follow the last one."""
         if self._last is None or self._last[0] != assignment.epoch or task.round <= self._last[1]:
             self._last = None
-            self._clients.begin_epoch(key_holders(assignment, task))
-            self._setup = set_up_keys(exchange, assignment, task)
+            with self._clients.new_epoch(key_holders(assignment, task)):
+                self._setup = set_up_keys(exchange, assignment, task)
         self._last = (assignment.epoch, task.round)
 
 

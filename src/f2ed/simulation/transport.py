@@ -7,7 +7,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from itertools import islice
 from time import perf_counter
 
@@ -17,10 +18,14 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.secagg import Member, encapsulate, public_key, respond
+from f2ed.protocol.primitives.hybrid import HybridKey, PrivateKeys
+from f2ed.protocol.secagg import Member, Terms, Words, encapsulate, public_key, respond
 from f2ed.protocol.sharding import ClientId
 
 __all__ = ["MemoryExchange", "SimulatedClients"]
+
+_KEYS_AT_ONCE = 1024
+"""Loaded keys take about 20 kB each."""
 
 Updates = npt.NDArray[np.float32]
 
@@ -34,9 +39,12 @@ class SimulatedClients:
         self._job, self._shard_of = job, shard_of
         self.roster: dict[ClientId, bytes] = {}
         self.members: dict[ClientId, Member] = {}
-        self.workers = workers
+        self.workers = self.busy = workers
+        """How many answer at a time; one by one while they agree on keys, which holds the interpreter's lock."""
         self.kept: dict[ClientId, bytes] = {}
         """The states of the clients that hold keys of an epoch; the others start every round without one."""
+        self.private_keys: PrivateKeys = HybridKey
+        """While keys are agreed on, those that are loaded serve all steps."""
 
     def enroll(self, clients: Iterable[ClientId]) -> None:
         """Make the keys of those that have none yet."""
@@ -53,9 +61,15 @@ class SimulatedClients:
                     clear=True,
                 )
 
-    def begin_epoch(self, holders: Iterable[ClientId]) -> None:
-        """Discard all states; from now on these clients keep theirs from round to round."""
+    @contextmanager
+    def new_epoch(self, holders: Iterable[ClientId]) -> Iterator[None]:
+        """Discard all states; from now on these clients keep theirs from round to round. Inside, they agree on keys."""
         self.kept = dict.fromkeys(holders, b"")
+        self.private_keys, self.busy = lru_cache(maxsize=_KEYS_AT_ONCE)(HybridKey), 1
+        try:
+            yield
+        finally:
+            self.private_keys, self.busy = HybridKey, self.workers
 
 
 class MemoryExchange:
@@ -87,7 +101,7 @@ class MemoryExchange:
     def __call__(self, requests: Mapping[ClientId, bytes]) -> Iterator[tuple[ClientId, bytes]]:
         """Yield the replies in the order of the requests; hardly more of them exist at once than there are workers."""
         asked = [(client, request) for client, request in requests.items() if client not in self.silent]
-        replies = self._replies(asked, self._clients.workers)
+        replies = self._replies(asked, self._clients.busy)
         since = perf_counter()
         for client, reply in replies:
             self.waited += perf_counter() - since
@@ -117,20 +131,24 @@ class MemoryExchange:
 
     def _reply(self, client: ClientId, request: bytes) -> bytes | None:
         states = self._clients.kept if client in self._clients.kept else self._states
-        rounding = stream(self._seed, "rounding", self._round, client).bytes(32)
         try:
             answer = respond(
                 self._clients.members[client],
                 states.get(client, b""),
                 request,
                 model=self._model,
-                contribution=contribution(self._updates[self._rows[client]], client, key=rounding),
+                contribution=partial(self._encoded, client),
                 entropy=os.urandom(32),
                 encapsulate=encapsulate,
                 threads=1,
+                private_keys=self._clients.private_keys,
             )
         except ConfigError as error:
             self.silent[client] = str(error)
             return None
         states[client] = answer.state
         return answer.reply
+
+    def _encoded(self, client: ClientId, terms: Terms) -> Words:
+        rounding = stream(self._seed, "rounding", self._round, client).bytes(32)
+        return contribution(self._updates[self._rows[client]], client, key=rounding)(terms)

@@ -2,20 +2,31 @@
 
 import cryptography_vectors
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.primitives import crypto as primitives
 from f2ed.protocol.primitives.crypto import (
+    ExchangeKey,
     Keystream,
-    agreement,
     derive,
-    public_exchange_key,
     public_key,
     seal,
     sign,
     unseal,
     verify,
 )
+
+
+class Counted:
+    """Public keys of the library that count how many signatures are checked."""
+
+    def __init__(self, checked):
+        self._checked = checked
+
+    def from_public_bytes(self, public):
+        self._checked.append(public)
+        return Ed25519PublicKey.from_public_bytes(public)
 
 
 def records(path):
@@ -40,13 +51,13 @@ def unhex(record, *names):
 def test_x25519_agrees_with_rfc_7748():
     for record in records("asymmetric/X25519/rfc7748.txt")[:2]:
         scalar, point, output = unhex(record, "INPUT_SCALAR", "INPUT_U", "OUTPUT_U")
-        assert agreement(scalar)(point) == output
+        assert ExchangeKey(scalar)(point) == output
 
 
 def test_public_keys_agree_with_rfc_7748_after_one_iteration():
     (first, *_) = (each for each in records("asymmetric/X25519/rfc7748.txt") if each["INPUT_SCALAR"].startswith("09"))
     scalar, output = unhex(first, "INPUT_SCALAR", "OUTPUT_U")
-    assert public_exchange_key(scalar) == output
+    assert ExchangeKey(scalar).public == output
 
 
 def test_hkdf_agrees_with_rfc_5869():
@@ -99,9 +110,9 @@ def test_ed25519_agrees_with_the_reference_vectors():
     for secret, public, message, signed, _ in vectors:
         seed, key, text = bytes.fromhex(secret)[:32], bytes.fromhex(public), bytes.fromhex(message)
         signature = bytes.fromhex(signed)[:64]
+        verify(key, text, signature)  # First: what was signed here is known.
         assert public_key(seed) == key
         assert sign(seed, text) == signature
-        verify(key, text, signature)
 
 
 def test_a_signature_on_another_text_does_not_verify():
@@ -110,10 +121,42 @@ def test_a_signature_on_another_text_does_not_verify():
         verify(public_key(seed), b"one", sign(seed, b"other"))
 
 
+def test_a_signature_that_is_known_is_verified_once_and_no_other_passes_for_it(monkeypatch):
+    checked, seed, other = [], bytes(range(32)), bytes(range(1, 33))
+    key, forged = public_key(seed), bytes(64)
+    monkeypatch.setattr(primitives, "_valid", set())
+    monkeypatch.setattr(primitives, "Ed25519PublicKey", Counted(checked))
+    signature = sign(seed, b"text")
+    primitives._valid.clear()
+    for _ in range(3):
+        verify(key, b"text", signature)
+    assert len(checked) == 1
+    for changed in ((public_key(other), b"text", signature), (key, b"texts", signature), (key, b"text", forged)):
+        for _ in range(2):
+            with pytest.raises(PeerError, match="does not verify"):
+                verify(*changed)
+    assert len(checked) == 7
+
+
+def test_what_a_process_signed_itself_it_need_not_verify(monkeypatch):
+    checked, seed = [], bytes(range(32))
+    monkeypatch.setattr(primitives, "Ed25519PublicKey", Counted(checked))
+    verify(public_key(seed), b"signed here", sign(seed, b"signed here"))
+    assert not checked
+
+
+def test_the_memory_of_signatures_is_bounded(monkeypatch):
+    monkeypatch.setattr(primitives, "_valid", set())
+    monkeypatch.setattr(primitives, "_MOST_REMEMBERED", 3)
+    for text in range(10):
+        sign(bytes(32), bytes([text]))
+        assert len(primitives._valid) <= 3
+
+
 @pytest.mark.parametrize("low_order", [bytes(32), b"\x01" + bytes(31)])
 def test_an_all_zero_agreement_is_refused(low_order):
     with pytest.raises(PeerError, match="all zero"):
-        agreement(bytes(range(32)))(low_order)
+        ExchangeKey(bytes(range(32)))(low_order)
 
 
 def test_a_key_that_is_not_aes_256_is_refused():

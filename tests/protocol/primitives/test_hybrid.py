@@ -63,8 +63,7 @@ def test_ml_kem_decapsulation_agrees_with_the_known_answers(monkeypatch):
     for record in records:
         monkeypatch.setattr(hybrid, "derive", lambda *_, r=record, **__: r["d"] + r["z"])
         key = make()
-        key.__dict__["_private"] = bytes(32)
-        assert key.public.kem == record["pk"]
+        assert key.public_kem == record["pk"]
         assert key.decapsulate(record["ct"]) == record["ss"]
         assert key.decapsulate(record["ct_n"]) == record["ss_n"]
 

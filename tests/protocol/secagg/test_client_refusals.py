@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from f2ed.protocol.primitives.crypto import public_exchange_key
+from f2ed.protocol.primitives.crypto import ExchangeKey
 from f2ed.protocol.secagg.messages import Refused, Upload, read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import (
@@ -44,7 +44,7 @@ def test_a_client_refuses_its_own_key_replaced_even_by_one_it_signed():
     shard = Shard(5)
 
     def substitute(peers: Peers):
-        other = public_exchange_key(secret("server's own"))
+        other = ExchangeKey(secret("server's own")).public
         return Peers(
             tuple(
                 signed(shard, VICTIM, replace(a, mask=other)) if a.client == VICTIM else a for a in peers.advertisements

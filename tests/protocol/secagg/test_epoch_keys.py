@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.primitives import hybrid
-from f2ed.protocol.primitives.crypto import public_exchange_key, sign
+from f2ed.protocol.primitives.crypto import ExchangeKey, sign
 from f2ed.protocol.secagg.messages import AskKey, Ready, SignedKey, Upload, Wraps, read_reply, write
 from f2ed.protocol.secagg.schemes.all_or_nothing import pairs
 from f2ed.protocol.secagg.terms import bind_epoch
@@ -103,7 +103,7 @@ def other_kem(shard, ask, kem):
     )
 
 
-OTHER_KEY = public_exchange_key(secret("the server's own"))
+OTHER_KEY = ExchangeKey(secret("the server's own")).public
 KEY_LIES = {
     "client 1 comes with a signature that does not verify": lambda _, ask: replace(
         ask, keys=(replace(ask.keys[0], key=OTHER_KEY), *ask.keys[1:])

@@ -9,6 +9,7 @@ from f2ed.protocol.secagg.keys import sends
 from f2ed.protocol.secagg.messages import read_reply, write
 from f2ed.protocol.secagg.schemes import read_request
 from f2ed.protocol.secagg.schemes.dropout_tolerant import keys, links, merkle
+from f2ed.protocol.secagg.schemes.dropout_tolerant.evidence import check_blame
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import Advertisement, Complaint, Shares, TolerantUpload
 from f2ed.protocol.secagg.state import store
 from f2ed.protocol.secagg.terms import bind
@@ -101,6 +102,8 @@ def test_a_link_that_its_recipient_cannot_use_is_left_out_when_its_sender_vanish
     assert liar.outcome.survivors == (1, 3, 4, 5, 6, 7)
     assert liar.shard.total_of(liar.outcome) == liar.shard.sum_of(liar.outcome.survivors)
     assert {(LIAR, PEER), (PEER, LIAR)} & {each.clients for each in liar.outcome.blame}
+    for each in liar.outcome.blame:  # anyone can check it, from the complaint about the link alone
+        check_blame(each, liar.shard.terms, liar.shard.roster)
 
 
 @pytest.mark.parametrize("change", [other_ciphertext, other_commitment])

@@ -19,11 +19,10 @@ from f2ed.protocol.helpers.row_chunks import row_digest
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms
 from f2ed.protocol.primitives.crypto import (
     KEY_BYTES,
+    ExchangeKey,
     Keystream,
-    agreement,
     derive,
     digest,
-    public_exchange_key,
     same,
     seal,
     sign,
@@ -68,8 +67,8 @@ def make_upload(
         derive(entropy, salt=context, info=b"f2ed helpers server seed"),
     )
     row = pack(_masked(numbers, context, client, seeds))
-    private = derive(entropy, salt=context, info=b"f2ed helpers exchange")
-    public, agree = public_exchange_key(private), agreement(private)
+    agree = ExchangeKey(derive(entropy, salt=context, info=b"f2ed helpers exchange"))
+    public = agree.public
     plain = {SERVER: seeds.server, MIXER: seeds.mixer, JUDGE: seeds.mixer + seeds.server}
     roots, ciphertexts, sealed = [], [], []
     for role, opening in zip(ROLES, openings, strict=True):

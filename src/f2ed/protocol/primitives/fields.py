@@ -7,7 +7,7 @@ __all__ = ["fields", "unsigned"]
 
 def fields(*parts: bytes) -> bytes:
     """Join the parts, each preceded by its length in 8 bytes."""
-    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
 def unsigned(number: int) -> bytes:

@@ -6,13 +6,13 @@ Nothing here draws randomness but `encapsulate`, whose library has no seeded for
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, Protocol, final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.protocol.primitives.crypto import KEY_BYTES, agreement, check_exchange_key, derive, public_exchange_key
+from f2ed.protocol.primitives.crypto import KEY_BYTES, ExchangeKey, check_exchange_key, derive
 
 __all__ = [
     "CIPHERTEXT_BYTES",
@@ -22,6 +22,7 @@ __all__ = [
     "Encapsulate",
     "Encapsulated",
     "HybridKey",
+    "PrivateKeys",
     "PublicKeys",
     "check_backend",
     "check_public_keys",
@@ -78,8 +79,12 @@ class HybridKey:
     @property
     def public(self) -> PublicKeys:
         """The public keys."""
-        kem = self._kem.public_key().public_bytes_raw() if self._kind == HYBRID else b""
-        return PublicKeys(public_exchange_key(self._private), kem)
+        return PublicKeys(self._exchange.public, self.public_kem)
+
+    @cached_property
+    def public_kem(self) -> bytes:
+        """The public ML-KEM-768 key alone; b"" where X25519 is used alone."""
+        return self._kem.public_key().public_bytes_raw() if self._kind == HYBRID else b""
 
     def exchange(self, public: bytes) -> bytes:
         """Return the X25519 secret with the owner of a public key; one of small order raises `PeerError`."""
@@ -99,17 +104,20 @@ class HybridKey:
         return self._kem.decapsulate(ciphertext)
 
     @cached_property
-    def _private(self) -> bytes:
-        return derive(self._seed, salt=self._salt, info=self._label + b" x25519")
-
-    @cached_property
-    def _exchange(self) -> Callable[[bytes], bytes]:
-        return agreement(self._private)
+    def _exchange(self) -> ExchangeKey:
+        return ExchangeKey(derive(self._seed, salt=self._salt, info=self._label + b" x25519"))
 
     @cached_property
     def _kem(self) -> MLKEM768PrivateKey:
         seed = derive(self._seed, salt=self._salt, info=self._label + b" mlkem768", length=_SEED_BYTES)
         return _load(seed)
+
+
+class PrivateKeys(Protocol):
+    """Loads private keys from their seed: `HybridKey`, or in a simulation one that keeps them for the next step."""
+
+    def __call__(self, seed: bytes, *, salt: bytes, label: bytes, kind: Agreement = HYBRID) -> HybridKey:
+        """Return the keys."""
 
 
 def encapsulate(public: bytes) -> Encapsulated:

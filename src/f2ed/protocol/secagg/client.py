@@ -10,7 +10,7 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.primitives.crypto import KEY_BYTES
-from f2ed.protocol.primitives.hybrid import Encapsulate
+from f2ed.protocol.primitives.hybrid import Encapsulate, HybridKey, PrivateKeys
 from f2ed.protocol.secagg.checks import accept
 from f2ed.protocol.secagg.member import Contribution, Member, StepInput
 from f2ed.protocol.secagg.messages import Message, Opening, Refused, Request, write
@@ -42,19 +42,21 @@ def respond(
     entropy: bytes,
     encapsulate: Encapsulate,
     threads: int = 2,
+    private_keys: PrivateKeys = HybridKey,
 ) -> Answer:
     """Answer one request. Store the new state before sending the reply, or a crash could make it answer twice.
 
     `state` is what the last answer returned to be stored, or b"" at first; `model` is SHA-256 of the global model that
     this client received, and of all else that its training sees; `entropy` is 32 fresh bytes of `os.urandom`, and
-    `encapsulate` is `hybrid.encapsulate`, which draws its own. A refusal is a reply too: it drops this client alone.
+    `encapsulate` is `hybrid.encapsulate`, which draws its own. `private_keys` may keep loaded keys from one step to the
+    next, but only where nothing is secret, as in a simulation. A refusal is a reply too: it drops this client alone.
     Errors of the caller, such as an update that is not finite, are raised.
     """
     if len(entropy) != KEY_BYTES:
         raise ConfigError(f"{len(entropy)} bytes of entropy; give {KEY_BYTES} fresh ones from os.urandom to each step")
     before = load(state, member.job, phases())
     try:
-        given = StepInput(model, contribution, entropy, encapsulate, threads)
+        given = StepInput(model, contribution, entropy, encapsulate, threads, private_keys)
         after, reply = step(read_request(request), before, member, given)
     except PeerError as error:
         # The round's secrets are erased with it. The key of an epoch stays: nothing was revealed under it.

@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from f2ed.core.errors import Refusal
-from f2ed.protocol.primitives.hybrid import Encapsulate
+from f2ed.protocol.primitives.hybrid import Encapsulate, HybridKey, PrivateKeys
 from f2ed.protocol.primitives.ring import Ring, Words
 from f2ed.protocol.secagg.masks import Mask, add_masks
 from f2ed.protocol.secagg.messages import TAG_BYTES, Upload
@@ -55,6 +55,7 @@ class StepInput(NamedTuple):
     entropy: bytes
     encapsulate: Encapsulate
     threads: int = 2
+    private_keys: PrivateKeys = HybridKey
 
     def __repr__(self) -> str:
         """Show no secret."""

@@ -56,7 +56,7 @@ def give_key(request: AskKey, state: ClientState, member: Member, given: StepInp
         raise Refusal(f"this client gave a key in round {key.since} already, on other terms than this request's")
     if key is None or key.context != context or not key.seed:
         key = EpochKey(terms.epoch, terms.round, context, b"", given.entropy, terms.round)
-    public = _private(key, terms).public
+    public = _private(key, terms, given).public
     message = SignedKey(member.id, public.exchange, public.kem, bytes(64))
     message = replace(message, signature=sign(member.signing_key, pairs.key_text(context, message)))
     return replace(state, key=replace(key, public=digest(*public)), phase=None), message
@@ -69,11 +69,12 @@ def wrap_secrets(request: AskWraps, state: ClientState, member: Member, given: S
     if key.keyset:
         raise Refusal(f"the keys of round {key.since} were wrapped already; new ones are made in a later round")
     _check_keys(key, request.keys, terms, member)
-    keyset, private = pairs.keyset_digest(request.keys), _private(key, terms)
+    keyset, private = pairs.keyset_digest(request.keys), _private(key, terms, given)
     mine = next(peer for peer in request.keys if peer.client == member.id)
     chains, ciphertexts = dict.fromkeys(terms.members, b""), []
+    recipients = pairs.recipients(terms.members, member.id)
     for peer in request.keys:
-        if peer.client not in pairs.recipients(terms.members, member.id):
+        if peer.client not in recipients:
             continue
         made = given.encapsulate(peer.kem) if terms.agreement == HYBRID else Encapsulated(b"", b"")
         ciphertexts.append(made.ciphertext)
@@ -97,7 +98,7 @@ def begin_chains(
     request: AskChains,
     state: ClientState,
     member: Member,
-    given: StepInput,  # noqa: ARG001  the signature of every step
+    given: StepInput,
 ) -> tuple[ClientState, Ready]:
     """Agree with the members that sent this client a ciphertext, and erase the private keys."""
     terms, wraps = request.terms, request.wraps
@@ -106,8 +107,8 @@ def begin_chains(
         raise Refusal("ciphertexts out of order: they come once, after this client has sent its own")
     if tuple(each.client for each in wraps) != pairs.senders(terms.members, member.id):
         raise Refusal("the ciphertexts are not exactly those of the members that send one to this client")
-    private, chains = _private(key, terms), dict(zip(terms.members, key.chains, strict=True))
-    keys, kem = dict(zip(terms.members, key.peers, strict=True)), private.public.kem
+    private, chains = _private(key, terms, given), dict(zip(terms.members, key.chains, strict=True))
+    keys, kem = dict(zip(terms.members, key.peers, strict=True)), private.public_kem
     for each in wraps:
         _check_wrap(key, each, terms, member)
         chains[each.client] = pairs.root(
@@ -143,8 +144,8 @@ def upload(request: AskUpload, state: ClientState, member: Member, given: StepIn
     return replace(state, key=key), masked_upload(terms, context, masks, given)
 
 
-def _private(key: EpochKey, terms: Terms) -> HybridKey:
-    return HybridKey(key.seed, salt=key.context, label=b"epoch", kind=terms.agreement)
+def _private(key: EpochKey, terms: Terms, given: StepInput) -> HybridKey:
+    return given.private_keys(key.seed, salt=key.context, label=b"epoch", kind=terms.agreement)
 
 
 def _current(state: ClientState, terms: Terms, member: Member, since: int) -> EpochKey:
@@ -168,8 +169,10 @@ def _check_keys(key: EpochKey, peers: Sequence[SignedKey], terms: Terms, member:
     for peer in peers:
         if len(peer.kem) != size:
             raise Refusal(f"client {peer.client} gave an ML-KEM key of {len(peer.kem)} bytes; it must have {size}")
-        if peer.client == member.id and digest(peer.key, peer.kem) != key.public:
-            raise Refusal("this client's own key was replaced")
+        if peer.client == member.id:  # It knows its own, and need not verify the signature.
+            if digest(peer.key, peer.kem) != key.public:
+                raise Refusal("this client's own key was replaced")
+            continue
         _check_signature(member, peer.client, pairs.key_text(key.context, peer), peer.signature, "key")
 
 
