@@ -52,7 +52,7 @@ class Helped:
         return self.folder / role / f"{role}-{self.roster.lineage}.helper"
 
     def ask(self, role, run, request):
-        return self.agents[role].answer(run, request)
+        return self.agents[role].answer(run, request).reply
 
     def run(self, round_=0, *, run=1, numbers=None, **changes):
         """Lead a round; return how it ended."""
@@ -190,7 +190,7 @@ def test_a_round_through_the_socket(helped, tmp_path):
     sockets = {role: tmp_path / f"{role}.sock" for role in KEYS}
     for role, agent in helped.agents.items():
         agent.listen(sockets[role])
-    helped.ask = lambda role, run, request: carry(str(sockets[role]), run, request)
+    helped.ask = lambda role, run, request: carry(str(sockets[role]), run, request).reply
     assert helped.run(0).mean is not None
 
 
@@ -209,6 +209,6 @@ def test_nobody_listening_is_said(tmp_path):
 
 def test_garbage_is_refused_and_changes_nothing(helped):
     before = helped.memory("mixer").read_bytes()
-    reply = helped.agents["mixer"].answer(1, b"garbage")
+    reply = helped.agents["mixer"].answer(1, b"garbage").reply
     assert decode((Refused,), reply).reason
     assert helped.memory("mixer").read_bytes() == before

@@ -9,7 +9,7 @@ from f2ed.core.errors import ConfigError, OutageError
 from f2ed.deployment import helped_step
 from f2ed.deployment.roster import helped_terms, write_roster
 from f2ed.flower import checkpoint
-from f2ed.flower.wire import reply_content
+from f2ed.flower.wire import reply_content, reply_line
 from f2ed.protocol.aggregation import ArrayClip, Buffers, FedAdam
 from f2ed.protocol.helpers import plain_mean
 from f2ed.records import read
@@ -112,7 +112,7 @@ def test_a_helper_whose_bytes_are_altered_is_named(tmp_path, role, step):
         count.append(1)
         if len(count) - 1 != step:
             return reply
-        return type(reply)(reply_content(b"garbage"), reply_to=message)
+        return type(reply)(reply_content(b"garbage", reply_line(reply)), reply_to=message)
 
     it.helpers[role].tamper = alter
     server, _ = lead(it)

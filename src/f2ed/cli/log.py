@@ -1,4 +1,4 @@
-"""`f2ed log`: check and compare the transparency logs of nodes and server."""
+"""`f2ed log`: check and compare the transparency logs of nodes, server and helpers."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ __all__ = ["log"]
 
 log = App(
     name="log",
-    help="""Check and compare the signed logs of nodes and server.
+    help="""Check and compare the signed logs of nodes, server and helpers.
 
     Each says what its author was told and did.
 
@@ -38,7 +38,7 @@ log = App(
 )
 
 _File = Annotated[
-    Path, Parameter(help="Logs of nodes (in their state folders) and of the server (beside its records).")
+    Path, Parameter(help="Logs of nodes and helpers (in their state folders) and of the server (beside its records).")
 ]
 _Rosters = Annotated[
     list[Path],
@@ -74,8 +74,8 @@ def key(
 def verify(*files: _File, roster: _Rosters, json: _Json = False) -> None:
     """Check logs: chain, signatures, numbers without gaps, each round begun once. The exit status is 1 if not.
 
-    With the log of the server, the lines that it kept of a node must be in the node's log. The files of one log may be
-    given in any order.
+    With the log of the server, the lines that it kept of a node or helper must be in that one's log. The files of one
+    log may be given in any order.
 
     Example: f2ed log verify hospital_a.log --roster roster.json
     """
@@ -89,8 +89,8 @@ def compare(*files: _File, roster: _Rosters, json: _Json = False) -> None:
     """Find where parties were told different things, with the signed lines as evidence. The exit status is then 1.
 
     Checks what f2ed log verify checks, and looks for two lines of one author with the same number, two rosters with one
-    serial, different contexts, inputs, keys or survivors in one round of a shard, and rounds that the server's log does
-    not list.
+    serial, different contexts, inputs, terms, keys or survivors in one round of a shard, sets, strikes and masks on
+    which mixer and judge differ, and rounds that the server's log does not list.
 
     Example: f2ed log compare hospital_a.log hospital_b.log server.log --roster roster.json
     """

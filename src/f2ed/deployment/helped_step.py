@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from f2ed.core.errors import GoneError, Refusal
 from f2ed.deployment.asked import Asked, Need, Train, faults_of_the_request, whole_update
+from f2ed.deployment.helper_events import began_with_helpers, openings_digest
 from f2ed.deployment.identity import Identity
 from f2ed.deployment.log_events import Pen
 from f2ed.deployment.roster import acceptance, helped_terms
@@ -19,8 +20,6 @@ from f2ed.protocol.helpers import HelpedClient, Terms, encoded, respond_as_clien
 from f2ed.protocol.helpers.messages import decode
 from f2ed.protocol.helpers.requests import AskUpload
 from f2ed.protocol.helpers.terms import bind
-from f2ed.protocol.primitives.crypto import digest
-from f2ed.protocol.primitives.fields import unsigned
 from f2ed.protocol.primitives.hybrid import encapsulate
 
 __all__ = ["helped_upload"]
@@ -76,7 +75,7 @@ def helped_upload(
             encapsulate=encapsulate,
         )
         desk.write(Kept(answer.state))
-        pen.write(*_events(me, terms, model, answer.refusal))
+        pen.write(*_events(me, message, model, answer.refusal))
     if answer.refusal:
         _log.log(WARNING, "f2ed: this node refused: %s", answer.refusal)
     return answer.reply
@@ -120,11 +119,11 @@ def _trained(me: Identity, terms: Terms, train: Train) -> npt.NDArray[np.int64]:
     return row
 
 
-def _events(me: Identity, terms: Terms, model: bytes, refusal: str | None) -> tuple[log.Event, ...]:
-    """Return what the upload adds to the log; all clients of the round are its one shard."""
+def _events(me: Identity, asked: AskUpload, model: bytes, refusal: str | None) -> tuple[log.Event, ...]:
+    """Return what the upload adds to the log."""
     if refusal:
         return (log.Refused(reason=refusal[:500]),)
+    terms = asked.terms
     ctx = bind(terms, me.roster.keys, model)
-    members = digest(*map(unsigned, terms.members))
-    began = log.Began(round=terms.round, shard=0, ctx=ctx, job=terms.job, input=model, members=members)
+    began = began_with_helpers(terms, ctx, model, openings_digest(asked.openings))
     return began, log.Uploaded(round=terms.round, shard=0, ctx=ctx)

@@ -22,12 +22,14 @@ from f2ed.deployment.helper_store import HelperStore
 from f2ed.deployment.identity import followed_roster, state_folder
 from f2ed.deployment.key_memory import key_folder
 from f2ed.deployment.roster import HelperRole, Roster, acceptance, helpers_of
+from f2ed.deployment.transparency import LogFile
+from f2ed.deployment.transparency.lines import HELPERS
 from f2ed.protocol.helpers import Helper
 from f2ed.protocol.helpers.messages import Refused, decode, write
 from f2ed.protocol.helpers.requests import AskOpening
 from f2ed.protocol.primitives.crypto import KEY_BYTES, public_key, sign
 
-__all__ = ["HELPER", "HelperAgent", "carry", "greet"]
+__all__ = ["HELPER", "Answered", "HelperAgent", "carry", "greet"]
 
 _log = getLogger("f2ed.deployment")
 
@@ -63,6 +65,8 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The reply to the server."""
 
     reply: bytes
+    line: bytes = b""
+    """The newest line of the helper's log, where there is one."""
 
 
 @final
@@ -89,48 +93,51 @@ class HelperAgent(Listener):
                 "started with --first, and one that did must not go on without it: restore it, or let the authority "
                 "name a new helper with a new key"
             )
+        store.log_begun()
         return roster
 
-    def answer(self, run: int, request: bytes) -> bytes:
-        """Answer a request of the server; the new state is on the disk before this returns."""
+    def answer(self, run: int, request: bytes) -> Answered:
+        """Answer a request of the server; the new state and the log are on the disk before this returns."""
 
-        def step() -> bytes:
+        def step() -> Answered:
             store = self._store(followed_roster(self._settings), run=run)
             if _opens(request):
                 store.take_up()
-            return store.answer(request, os.urandom)
+            reply = store.answer(request, os.urandom)
+            return Answered(reply, store.line)
 
         return self._refusing(step)
 
-    def hello(self, run: int, node: int, nonce: bytes) -> bytes:
+    def hello(self, run: int, node: int, nonce: bytes) -> Answered:
         """State that this helper is behind a node and can serve."""
 
-        def step() -> bytes:
+        def step() -> Answered:
             roster = followed_roster(self._settings)
             self._store(roster, run=run).check()
             text = helper_hello_text(roster.job(run), node, self._role, roster.digest, nonce)
-            return msgspec.msgpack.encode(HelperHello(self._role, roster.digest, sign(self._key, text)))
+            signature = sign(self._key, text)
+            return Answered(msgspec.msgpack.encode(HelperHello(self._role, roster.digest, signature)))
 
         return self._refusing(step)
 
-    def _refusing(self, step: Callable[[], bytes]) -> bytes:
+    def _refusing(self, step: Callable[[], Answered]) -> Answered:
         """Return what a step answers; or a refusal, whose text does not depend on anything private."""
         try:
             return step()
         except PeerError as error:
             _log.warning("f2ed: this %s refused: %s", self._role, error)
-            return write(Refused(str(error)[:500]))
+            return Answered(write(Refused(str(error)[:500])))
         except ConfigError as error:
             _log.error("f2ed: this %s cannot answer: %s", self._role, error)
-            return write(Refused(_NOT_SET_UP))
+            return Answered(write(Refused(_NOT_SET_UP)))
 
     def _converse(self, app: socket.socket) -> None:
         app.settimeout(_PATIENCE)
         asked: Carried | Greeted = receive(app, Carried | Greeted, most=_MOST)
         if isinstance(asked, Greeted):
-            send(app, Answered(self.hello(asked.run, asked.node, asked.nonce)))
+            send(app, self.hello(asked.run, asked.node, asked.nonce))
         else:
-            send(app, Answered(self.answer(asked.run, asked.request)))
+            send(app, self.answer(asked.run, asked.request))
 
     def _helper(self, roster: Roster, *, run: int) -> Helper:
         entry = helpers_of(roster).party(self._role)
@@ -154,28 +161,30 @@ class HelperAgent(Listener):
         name, folder = f"{self._role}-{roster.lineage}.helper", state_folder(self._settings)
         keys = self._settings.get("f2ed-keys")
         rounds = key_folder(folder) if keys is None else Path(str(keys))
-        return HelperStore(folder, self._helper(roster, run=run), name=name, rounds=rounds)
+        author, log = HELPERS[self._role], folder / f"{roster.lineage}.log"
+        file = LogFile(log, author, self._key, roster.lineage, roster.digest, roster.serial)
+        return HelperStore(folder, self._helper(roster, run=run), name=name, rounds=rounds, log=file)
 
 
-def carry(path: str, run: int, request: bytes) -> bytes:
-    """Put a request before the helper that listens on this socket, and return its reply."""
+def carry(path: str, run: int, request: bytes) -> Answered:
+    """Put a request before the helper that listens on this socket, and return its reply and its log's newest line."""
     return _asked(path, Carried(run, request))
 
 
-def greet(path: str, run: int, node: int, nonce: bytes) -> bytes:
+def greet(path: str, run: int, node: int, nonce: bytes) -> Answered:
     """Ask the helper that listens on this socket who it is, and return its reply."""
     if len(nonce) != KEY_BYTES:
         raise Refusal(f"a question of {len(nonce)} bytes; {KEY_BYTES} were expected")
     return _asked(path, Greeted(run, node, nonce))
 
 
-def _asked(path: str, message: Carried | Greeted) -> bytes:
+def _asked(path: str, message: Carried | Greeted) -> Answered:
     try:
         with socket.socket(socket.AF_UNIX) as helper:
             helper.connect(path)
             send(helper, message)
             found: Answered = receive(helper, Answered, most=_MOST)
-            return found.reply
+            return found
     except (OSError, GoneError) as error:
         raise ConfigError(
             f"the helper at {Path(path)} gave no answer ({error}); f2ed helper must be running and allow this user"

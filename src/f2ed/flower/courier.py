@@ -5,7 +5,7 @@ from logging import ERROR, getLogger
 from flwr.app import Message
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.deployment.helper_agent import carry, greet
+from f2ed.deployment.helper_agent import Answered, carry, greet
 from f2ed.flower.wire import carried_bytes, hello_nonce, reply_content
 from f2ed.protocol.helpers.messages import Refused, write
 
@@ -21,10 +21,10 @@ def carried(message: Message, path: str, *, run: int, node: int) -> Message:
     """Return the reply of the helper at a socket; one that it cannot be asked, or does not answer, is refused."""
     try:
         nonce = hello_nonce(message)
-        reply = carry(path, run, carried_bytes(message)) if nonce is None else greet(path, run, node, nonce)
+        found = carry(path, run, carried_bytes(message)) if nonce is None else greet(path, run, node, nonce)
     except PeerError as error:
-        reply = write(Refused(str(error)))
+        found = Answered(write(Refused(str(error))))
     except ConfigError as error:
         _log.log(ERROR, "f2ed: %s", error)
-        reply = write(Refused(SILENT))
-    return Message(reply_content(reply), reply_to=message)
+        found = Answered(write(Refused(SILENT)))
+    return Message(reply_content(found.reply, found.line), reply_to=message)

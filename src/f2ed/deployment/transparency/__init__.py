@@ -1,4 +1,4 @@
-"""The transparency log: signed lines by every node and the server, and the checks that compare them."""
+"""The transparency log: signed lines by every node, the server and the helpers, and the checks that compare them."""
 
 from f2ed.deployment.transparency.chain import Authors, Checked
 from f2ed.deployment.transparency.compare import Comparison, compare_logs, verify_logs
@@ -6,7 +6,7 @@ from f2ed.deployment.transparency.findings import MEANINGS, Finding
 from f2ed.deployment.transparency.heads import Heads
 from f2ed.deployment.transparency.lines import Line, read_line, write_line
 from f2ed.deployment.transparency.server import ServerLog, server_log
-from f2ed.deployment.transparency.store import LogFile, log_lines
+from f2ed.deployment.transparency.store import LogFile, PlannedLines, log_lines
 
 __all__ = [
     "MEANINGS",
@@ -17,6 +17,7 @@ __all__ = [
     "Heads",
     "Line",
     "LogFile",
+    "PlannedLines",
     "ServerLog",
     "compare_logs",
     "log_lines",

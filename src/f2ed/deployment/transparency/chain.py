@@ -12,13 +12,19 @@ from f2ed.deployment.roster import Roster, round_task
 from f2ed.deployment.transparency.findings import Finding, Kind
 from f2ed.deployment.transparency.lines import (
     GENESIS,
+    HELPERS,
     SERVER,
     Began,
     Blamed,
+    Decided,
     Equivocation,
+    Gave,
     Line,
     Repaired,
     RoundClosed,
+    SetSigned,
+    Struck,
+    Voted,
     check_line,
     line_digest,
     read_line,
@@ -34,7 +40,7 @@ Progress = Callable[[Path, int, int], None]
 
 
 class Authors(NamedTuple):
-    """Who may write lines: everybody on one of the rosters of a federation, those who left, and the server."""
+    """Who may write lines: everybody on one of the rosters of a federation, those who left, server and helpers."""
 
     lineage: str
     keys: dict[int, tuple[bytes, ...]]
@@ -56,6 +62,9 @@ class Authors(NamedTuple):
                 names[client] = name
             if roster.server:
                 keys.setdefault(SERVER, set()).add(roster.server)
+            for each in roster.helpers.parties if roster.helpers else ():
+                keys.setdefault(HELPERS[each.role], set()).add(each.key)
+                names[HELPERS[each.role]] = each.operator
         known_keys = {by: tuple(sorted(each)) for by, each in keys.items()}
         return cls(rosters[0].lineage, known_keys, names, {each.digest: each for each in rosters})
 
@@ -63,7 +72,7 @@ class Authors(NamedTuple):
         """Raise `PeerError` unless the author of a line signed it."""
         known = self.keys.get(line.by, ())
         if not known:
-            missing = "the roster names no key of the server" if line.by == SERVER else "it is not on the roster"
+            missing = f"the roster names no key of {author_name(line.by)}" if line.by < 0 else "it is not on the roster"
             raise PeerError(f"line {line.seq} by {author_name(line.by)}: {missing}")
         if len(known) == 1 or not any(self._signs(key, line) for key in known):
             check_line(line, known[0], lineage=self.lineage)
@@ -114,7 +123,7 @@ def check_files(
     `seen` is told every line that its author signed, where it is, and whether it is the author's own log.
     """
     last: dict[int, Line] = {}
-    began: dict[tuple[int, int], Line] = {}
+    began: dict[tuple[object, ...], Line] = {}
     return [_Check(path, authors, found, seen, progress).run(last, began) for path in sorted(paths, key=_first_line)]
 
 
@@ -125,7 +134,7 @@ class _Check(NamedTuple):
     seen: Callable[[Line, str, bool], None]
     progress: Progress
 
-    def run(self, last: dict[int, Line], began: dict[tuple[int, int], Line]) -> Checked:
+    def run(self, last: dict[int, Line], began: dict[tuple[object, ...], Line]) -> Checked:
         first: Line | None = None
         before: Line | None = None
         torn, count = b"", 0
@@ -189,13 +198,20 @@ class _Check(NamedTuple):
             return False
         return True
 
-    def _began(self, line: Line, raw: _Raw, began: dict[tuple[int, int], Line]) -> None:
-        if not isinstance(line.data, Began):
+    def _began(self, line: Line, raw: _Raw, began: dict[tuple[object, ...], Line]) -> None:
+        """Look for a round, or a step of a helper in a round, that was taken twice."""
+        data = line.data
+        if not isinstance(data, Began | Voted | SetSigned | Gave | Decided | Struck):
             return
-        first = began.setdefault((line.by, line.data.round), line)
-        if first != line:
-            text = f"{self.authors.name(line.by)} began round {line.data.round} in line {first.seq} and in {line.seq}"
-            self._find("began-twice", raw, text, first, line)
+        step = data.what if isinstance(data, Gave) else type(data).__name__
+        first = began.setdefault((line.by, data.round, step), line)
+        if first == line:
+            return
+        who, where = self.authors.name(line.by), f"round {data.round} in line {first.seq} and in {line.seq}"
+        if isinstance(data, Began):
+            self._find("began-twice", raw, f"{who} began {where}", first, line)
+        else:
+            self._find("answered-twice", raw, f"{who} answered a step ({step.lower()}) of {where}", first, line)
 
     def _carried(self, line: Line, raw: _Raw) -> None:
         """Look at the nodes' lines that the server keeps in its own."""

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import UnsetType
+
 from f2ed.deployment.transparency.chain import Authors, Checked, Progress, check_files
 from f2ed.deployment.transparency.findings import Finding
 from f2ed.deployment.transparency.lines import (
@@ -11,17 +13,22 @@ from f2ed.deployment.transparency.lines import (
     Began,
     Blamed,
     Confirmed,
+    Decided,
+    Gave,
     KeysSeen,
     Line,
     RoundClosed,
+    SetSigned,
+    Struck,
     Uploaded,
+    Voted,
     line_digest,
     read_line,
 )
 
 __all__ = ["Comparison", "compare_logs", "verify_logs"]
 
-_HISTORY = {"equivocation", "cut-off"}
+_IN_ROUND = (Began, KeysSeen, Uploaded, Confirmed, Blamed, Voted, SetSigned, Gave, Decided, Struck)
 
 
 class Comparison(NamedTuple):
@@ -116,7 +123,7 @@ class _Told:
                 yield Finding(kind="two-rosters", where=f"serial {serial}", text=text, lines=lines)
 
     def views(self) -> Iterator[Finding]:
-        """Find rounds in which members of a shard were told different things."""
+        """Find rounds in which members of a shard, server and helpers were told different things."""
         for (round_, shard, what), values in sorted(self._views.items(), key=lambda item: item[0]):
             if len(values) > 1:
                 sides = "; ".join(
@@ -131,7 +138,7 @@ class _Told:
                 )
 
     def unlisted(self) -> Iterator[Finding]:
-        """Find rounds that a node began and the server does not list, up to the last one that it lists."""
+        """Find rounds that a node or helper began and the server does not list, up to the last one that it lists."""
         for round_, line in sorted(self._began.items()):
             if self._listed and round_ not in self._listed and round_ < max(self._listed):
                 text = f"{self._authors.name(line.by)} began round {round_}; the server's log does not list it"
@@ -139,7 +146,7 @@ class _Told:
 
 
 def _statements(line: Line) -> Iterator[tuple[int, int, str, object]]:
-    """Yield (round, shard, what, value) for all that must be equal over the members of a shard and the server."""
+    """Yield (round, shard, what, value) for all that must be equal over members of a shard, server and helpers."""
     data = line.data
     if isinstance(data, RoundClosed):
         for shard in data.shards:
@@ -148,15 +155,33 @@ def _statements(line: Line) -> Iterator[tuple[int, int, str, object]]:
             if shard.survivors:
                 yield data.round, shard.shard, "survivors", shard.survivors
         return
-    if isinstance(data, Began | KeysSeen | Uploaded | Confirmed | Blamed):
+    if isinstance(data, _IN_ROUND):
         yield data.round, data.shard, "ctx", data.ctx
     if isinstance(data, Began):
         yield data.round, data.shard, "input", data.input
         yield data.round, data.shard, "members", data.members
+        if not isinstance(data.terms, UnsetType):
+            yield data.round, data.shard, "terms", data.terms
     if isinstance(data, Began | KeysSeen) and data.keyset:
         yield data.round, data.shard, "keyset", data.keyset
-    if isinstance(data, Confirmed):
+    if isinstance(data, Confirmed | Decided):
         yield data.round, data.shard, "survivors", data.survivors
+    if isinstance(data, Voted | SetSigned | Decided | Struck):
+        yield from ((data.round, data.shard, what, value) for what, value in _by_helpers(data))
+
+
+def _by_helpers(data: Voted | SetSigned | Decided | Struck) -> Iterator[tuple[str, object]]:
+    """Yield what mixer and judge must have been shown, or have computed, alike."""
+    if isinstance(data, Voted):
+        yield "envelopes shown", data.shown
+    elif isinstance(data, SetSigned):
+        yield "set", data.clients
+        yield "envelopes", data.envelopes
+    elif isinstance(data, Decided):
+        yield "struck", data.struck
+        yield "mask", data.mask
+    else:
+        yield "struck after blame", data.clients
 
 
 def _shown(value: object) -> str:

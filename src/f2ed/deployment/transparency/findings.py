@@ -15,6 +15,7 @@ Kind: TypeAlias = Literal[
     "gap",
     "chain",
     "began-twice",
+    "answered-twice",
     "equivocation",
     "cut-off",
     "two-rosters",
@@ -34,6 +35,8 @@ MEANINGS: dict[Kind, str] = {
     "gap": "Lines were removed, repeated or put into another order, or the file is one of several: give all of them.",
     "chain": "A line before this one was replaced: its author wrote another history, or somebody else did.",
     "began-twice": "A node takes part in a round once. Two answers under the same masks would reveal its update.",
+    "answered-twice": "A helper answers every step of a round once. Two answers could open two sums, and their "
+    "difference a single client.",
     "equivocation": "One author signed two lines with the same number: it showed two histories, or its disk was "
     "restored from a backup.",
     "cut-off": "The author signed later lines than its file holds. Copy the file again; if it still ends here, lines "

@@ -12,12 +12,37 @@ import msgspec
 from msgspec import Meta
 
 from f2ed.core.errors import PeerError
+from f2ed.deployment.transparency.events import (
+    BaseEvent,
+    Began,
+    Boot,
+    Complaint,
+    Confirmed,
+    Decided,
+    Digest,
+    Gave,
+    InRound,
+    KeyGiven,
+    KeysSeen,
+    Number,
+    Pinned,
+    Reason,
+    Refused,
+    Repaired,
+    SetSigned,
+    Struck,
+    Uploaded,
+    Voted,
+)
 from f2ed.protocol.primitives.crypto import sign, verify
 from f2ed.protocol.primitives.fields import fields
 from f2ed.protocol.secagg import Blame
 
 __all__ = [
     "GENESIS",
+    "HELPERS",
+    "JUDGE",
+    "MIXER",
     "MOST_BYTES",
     "SERVER",
     "Began",
@@ -25,8 +50,10 @@ __all__ = [
     "Boot",
     "Complaint",
     "Confirmed",
+    "Decided",
     "Equivocation",
     "Event",
+    "Gave",
     "KeyGiven",
     "KeysSeen",
     "Line",
@@ -34,8 +61,11 @@ __all__ = [
     "Refused",
     "Repaired",
     "RoundClosed",
+    "SetSigned",
     "ShardOutcome",
+    "Struck",
     "Uploaded",
+    "Voted",
     "check_line",
     "line_digest",
     "line_now",
@@ -44,103 +74,14 @@ __all__ = [
     "write_line",
 ]
 
-SERVER = -1
-"""The author of the server's log; all other authors are clients, by their ids."""
+SERVER, MIXER, JUDGE = -1, -2, -3
+"""The authors that are no clients; those are named by their ids."""
+HELPERS = {"mixer": MIXER, "judge": JUDGE}
+"""By their roles."""
 GENESIS = bytes(32)
 """In place of a line before the first."""
 MOST_BYTES = 1 << 16
-"""Of a line that a node sends."""
-
-Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
-Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Reason = Annotated[str, Meta(max_length=500)]
-
-
-class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
-    """What a line says."""
-
-
-@final
-class Boot(_Event, frozen=True, tag="boot"):
-    """The first line of an author."""
-
-
-@final
-class Pinned(_Event, frozen=True, tag="pinned"):
-    """From here on the author follows the roster that the line names."""
-
-
-@final
-class KeyGiven(_Event, frozen=True, tag="key"):
-    """A node gave its key of an epoch."""
-
-    epoch: Number
-    key: Digest
-    """Of the reply with the key."""
-
-
-class InRound(_Event, frozen=True):
-    """An event of a round in a shard."""
-
-    round: Number
-    shard: Number
-    ctx: Digest
-    """The context that binds every mask: terms, members and input."""
-
-
-@final
-class Began(InRound, frozen=True, tag="began"):
-    """A node agreed to take part in a round: this is what it was told."""
-
-    job: Annotated[str, Meta(max_length=128)]
-    input: Digest
-    """Of all that training sees: model, settings, run config."""
-    members: Digest
-    """Of the ids of the shard's members."""
-    keyset: Annotated[bytes, Meta(max_length=32)] = b""
-    """Digest of all members' keys, where they are known when the round begins."""
-
-
-@final
-class KeysSeen(InRound, frozen=True, tag="keys"):
-    """A node was shown the keys of the round."""
-
-    keyset: Digest
-
-
-@final
-class Uploaded(InRound, frozen=True, tag="uploaded"):
-    """A node's masked upload left."""
-
-
-@final
-class Confirmed(InRound, frozen=True, tag="confirmed"):
-    """A node signed who is in the sum."""
-
-    survivors: tuple[Number, ...]
-
-
-@final
-class Complaint(InRound, frozen=True, tag="complaint"):
-    """A node could not use what another member sent to it."""
-
-    dealers: tuple[Number, ...]
-
-
-@final
-class Refused(_Event, frozen=True, tag="refused"):
-    """A node refused a request, for a reason that depends on public data alone."""
-
-    reason: Reason
-
-
-@final
-class Repaired(_Event, frozen=True, tag="repaired"):
-    """A crash left bytes that are no line. They stay in the file, before this line."""
-
-    size: Number
-    torn: Digest
-    """SHA-256 of these bytes."""
+"""Of a line that a node or helper sends."""
 
 
 @final
@@ -152,7 +93,7 @@ class ShardOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     survivors: tuple[Number, ...]
     """Empty if the shard stayed closed."""
     weights: tuple[Number, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Of the survivors; left out if all are 1."""
+    """Of the survivors; empty if all are 1. Lines of earlier versions do not say."""
     opened: Annotated[bytes, Meta(max_length=32)] = b""
     """Digest of the context and of the mean that was opened."""
     dropped: dict[str, Reason] = {}
@@ -160,7 +101,7 @@ class ShardOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 @final
-class RoundClosed(_Event, frozen=True, tag="round"):
+class RoundClosed(BaseEvent, frozen=True, tag="round"):
     """What the server says about a round."""
 
     round: Number
@@ -175,7 +116,7 @@ class RoundClosed(_Event, frozen=True, tag="round"):
 
 
 @final
-class Equivocation(_Event, frozen=True, tag="equivocation"):
+class Equivocation(BaseEvent, frozen=True, tag="equivocation"):
     """The server received two lines of one author with the same number."""
 
     lines: "tuple[Line, Line]"
@@ -197,6 +138,11 @@ Event: TypeAlias = (
     | Uploaded
     | Confirmed
     | Complaint
+    | Voted
+    | SetSigned
+    | Gave
+    | Decided
+    | Struck
     | Refused
     | Repaired
     | RoundClosed
@@ -211,7 +157,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     at: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
     """By the author's clock."""
-    by: Annotated[int, Meta(ge=SERVER, le=2**63 - 1)]
+    by: Annotated[int, Meta(ge=JUDGE, le=2**63 - 1)]
     data: Event
     previous: Digest
     """SHA-256 of the line before, with its signature."""
@@ -222,11 +168,20 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     signature: Annotated[bytes, Meta(max_length=64)] = b""
 
     def __post_init__(self) -> None:
-        """Refuse a node's line with an event of the server, and the other way round."""
-        if not isinstance(self.data, Boot | Pinned | Repaired) and (self.by == SERVER) != isinstance(
-            self.data, RoundClosed | Blamed | Equivocation
-        ):
-            raise ValueError(f"an event {type(self.data).__name__} by author {self.by}")
+        """Refuse an event that is not its author's to write."""
+        if not isinstance(self.data, _KINDS[min(max(self.by, JUDGE), 0)]):
+            raise ValueError(f"an event {type(self.data).__name__} by author {self.by}")  # noqa: TRY004  msgspec's
+
+
+_ALL = (Boot, Pinned, Repaired)
+_HELPER = (*_ALL, Began, KeysSeen, Voted, SetSigned, Gave, Decided, Struck, Refused)
+_KINDS: dict[int, tuple[type[BaseEvent], ...]] = {
+    SERVER: (*_ALL, RoundClosed, Blamed, Equivocation),
+    MIXER: _HELPER,
+    JUDGE: _HELPER,
+    0: (*_ALL, KeyGiven, Began, KeysSeen, Uploaded, Confirmed, Complaint, Refused),
+}
+"""What each author may write; 0 stands for every client."""
 
 
 _decode = msgspec.json.Decoder(Line).decode

@@ -2,17 +2,23 @@
 
 A crash may leave a torn line at the end. It stays there; the author adds a line that names it, and goes on. A file that
 has grown large is renamed, and the next one continues the chain.
+
+A helper's lines are in its memory before they are here: `plan` signs them, and `complete` adds what is missing of them,
+after a crash too.
 """
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
+
+import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError
-from f2ed.core.files import append, locked, unwritable
+from f2ed.core.files import Lock, append, locked, unwritable
 from f2ed.deployment.transparency.lines import (
+    HELPERS,
     SERVER,
     Boot,
     Event,
@@ -25,10 +31,22 @@ from f2ed.deployment.transparency.lines import (
     write_line,
 )
 
-__all__ = ["LogFile", "log_lines"]
+__all__ = ["LogFile", "PlannedLines", "log_lines"]
 
 _MOST_BYTES = 64 << 20
 _TAIL_BYTES = 1 << 16
+_ELSEWHERE = "name another folder with f2ed-state in the node config, or --state of a helper"
+
+
+@final
+class PlannedLines(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Signed lines that are yet to be added, at one place of the file."""
+
+    at: int
+    """The size of the file before."""
+    data: bytes
+    last: int
+    """The number of the last line."""
 
 
 class LogFile(NamedTuple):
@@ -53,15 +71,47 @@ class LogFile(NamedTuple):
 
         The first line of a log is a `boot`, and the first under another roster a `pinned`.
         """
+        with self._locked() as lock:
+            line, data = self._following(_read_end(_current(self.path)), events)
+            if data:
+                lock.check()
+                self._rotate()
+                append(self.path, data, mode=0o600)
+                lock.check()
+            return line
+
+    def plan(self, *events: Event) -> PlannedLines:
+        """Return the lines that add these events, signed; nothing else may be added before them."""
+        with self._locked():
+            line, data = self._following(_read_end(_current(self.path)), events)
+            self._rotate()
+            return PlannedLines(self.path.stat().st_size if self.path.exists() else 0, data, line.seq)
+
+    def complete(self, planned: PlannedLines) -> Line:
+        """Add what is missing of planned lines, whole or torn by a crash; return the newest line.
+
+        A log that ends before the place of these lines is refused: it was cut off, or put back from a backup.
+        """
+        with self._locked() as lock:
+            newest = _read_end(_current(self.path)).line
+            if newest is not None and newest.seq >= planned.last:
+                return newest
+            there = _since(self.path, planned.at)
+            if there is None or not planned.data.startswith(there):
+                raise ConfigError(
+                    f"the log {self.path} lacks lines that were signed, up to line {planned.last}; put the file back "
+                    "as it was. Without it, let the authority name a new helper with a new key"
+                )
+            lock.check()
+            append(self.path, planned.data[len(there) :], mode=0o600)
+            lock.check()
+            return read_line(planned.data.splitlines()[-1])
+
+    @contextmanager
+    def _locked(self) -> Iterator[Lock]:
         try:
-            with locked(self.path, remedy="name another folder with f2ed-state in the node config") as lock:
-                line, data = self._following(_read_end(_current(self.path)), events)
-                if data:
-                    lock.check()
-                    self._rotate()
-                    append(self.path, data, mode=0o600)
-                    lock.check()
-                return line
+            with locked(self.path, remedy=_ELSEWHERE) as lock:
+                yield lock
         except OSError as error:
             raise ConfigError(unwritable(self.path, error, "the log")) from None
 
@@ -70,8 +120,7 @@ class LogFile(NamedTuple):
         line, parts = end.line, [end.missing]
         if line is not None and line.by != self.by:
             raise ConfigError(
-                f"{self.path} is the log of {author_name(line.by)}, and this is {author_name(self.by)}; name another "
-                "folder with f2ed-state in the node config"
+                f"{self.path} is the log of {author_name(line.by)}, and this is {author_name(self.by)}; {_ELSEWHERE}"
             )
         new: list[Event] = [] if end.torn is None else [end.torn]
         if line is None:
@@ -103,7 +152,8 @@ def log_lines(path: Path) -> Iterator[Line]:
 
 def author_name(by: int) -> str:
     """Return an author's name for people."""
-    return "the server" if by == SERVER else f"client {by}"
+    parties = {SERVER: "the server"} | {number: f"the {role}" for role, number in HELPERS.items()}
+    return parties.get(by, f"client {by}")
 
 
 class _End(NamedTuple):
@@ -125,6 +175,14 @@ def _rotated(path: Path) -> list[Path]:
 def _current(path: Path) -> Path:
     """Return the file with the newest line: after a crash while it was renamed, the renamed one."""
     return path if path.exists() or not (before := _rotated(path)) else before[-1]
+
+
+def _since(path: Path, at: int) -> bytes | None:
+    """Return the bytes of a file from a place on; None for a shorter file."""
+    if not path.exists():
+        return None if at else b""
+    with path.open("rb") as file:
+        return None if path.stat().st_size < at or file.seek(at) != at else file.read()
 
 
 def _read_end(path: Path) -> _End:

@@ -135,6 +135,10 @@ class PairKeys:
                 f"what the {sender} sent at step {step.decode()} does not open: corrupted, or not from it"
             ) from None
 
+    def reopen(self, to: Role, step: bytes, sealed: bytes) -> bytes:
+        """Open what this party itself sealed at this step."""
+        return unseal(self._step_key(self._role, to, step), sealed, associated=self._associated(self._role, to, step))
+
     def for_blame(self) -> tuple[bytes, bytes, bytes]:
         """Return what a mixer needs in a blame step after its seeds are erased; it opens nothing else.
 

@@ -13,7 +13,7 @@ and so is state that is older than what the other helper has seen.
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias, cast, final
+from typing import NamedTuple, TypeAlias, cast, final
 
 import msgspec
 
@@ -30,10 +30,10 @@ __all__ = [
     "Helper",
     "HelperState",
     "Machine",
-    "Phase",
     "RoundState",
     "StaleStateError",
     "StepInput",
+    "Taken",
     "begin_job",
     "continue_job",
     "end_round",
@@ -42,8 +42,6 @@ __all__ = [
     "run_step",
     "store",
 ]
-
-Phase = Literal["new", "set", "shared", "weighed", "done"]
 
 
 @final
@@ -168,12 +166,23 @@ class StepInput(NamedTuple):
         return "StepInput(<secret>)"
 
 
+class Taken(NamedTuple):
+    """A step that was taken."""
+
+    request: Request
+    before: HelperState
+    after: HelperState
+    reply: Message
+
+
 class Answer(NamedTuple):
     """What to store, and then to send."""
 
     state: bytes
     reply: bytes
     refusal: str | None = None
+    taken: Taken | None = None
+    """None for a refusal, and for a reply that is repeated."""
 
     def __repr__(self) -> str:
         """Show everything but the state, which holds secrets."""
@@ -258,8 +267,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
         state = load(stored, helper)
         message = cast("Request", decode(tuple(machine), request))
         name = hashlib.sha256(request).digest()  # Once: a request may hold many masked rows.
-        answered = _answered(state, name)
-        if answered is not None:
+        if state.round and (answered := dict(state.round.replies).get(name)):
             return Answer(stored, answered)
         place = _check_order(machine, state, message, helper)
     except PeerError as error:
@@ -272,27 +280,21 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
         spent = msgspec.structs.replace(end_round(state), stale=state.stale or isinstance(error, StaleStateError))
         return Answer(store(spent), write(Refused(str(error)[:500], spent=True)), str(error))
     written = write(reply)
-    if (now := after.round) is not None:
-        replies = (*now.replies, (name, written))
-        after = msgspec.structs.replace(after, round=msgspec.structs.replace(now, replies=replies))
-    return Answer(store(after), written)
-
-
-def _answered(state: HelperState, name: bytes) -> bytes | None:
-    return None if state.round is None else dict(state.round.replies).get(name)
+    if now := after.round:
+        now = msgspec.structs.replace(now, replies=(*now.replies, (name, written)))
+        after = msgspec.structs.replace(after, round=now)
+    return Answer(store(after), written, taken=Taken(message, state, after, reply))
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:
     """Return the place of a step, or refuse one out of order; the round goes on, whatever confused the server."""
     place = list(machine).index(type(message))
-    if place == 0:
-        return place
-    name = type(message).__name__
-    if state.round is None:
+    name, now = type(message).__name__, state.round
+    if not place:
+        return 0
+    if now is None:
         raise Refusal(f"{name} without a round: none was opened, or it is spent")
-    if place != state.round.step + 1:
-        raise Refusal(
-            f"{name} out of order: this {helper.role} has answered step {state.round.step} of this round, and it "
-            "answers every step once"
-        )
+    if place != now.step + 1:
+        done = f"this {helper.role} has answered step {now.step} of this round"
+        raise Refusal(f"{name} out of order: {done}, and it answers every step once")
     return place

@@ -54,7 +54,7 @@ from f2ed.protocol.helpers.texts import combined_text, sketches_text, strikes_te
 from f2ed.protocol.primitives.crypto import same, seal, unseal
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["MACHINE", "respond_as_mixer", "rows_step"]
+__all__ = ["MACHINE", "given_mask", "respond_as_mixer", "rows_step"]
 
 
 def take_sketches(
@@ -120,6 +120,11 @@ def give_mask(state: HelperState, request: Request, helper: Helper, given: StepI
     after = moved(state, 7, seed=b"", half=b"", joint=b"", accepted=rows, kept=weighed.kept, blame=pairs.for_blame())
     struck = tuple(sorted({*state.struck, *weighed.struck}))
     return msgspec.structs.replace(after, kept=weighed.kept, struck=struck), MaskedSum(sealed)
+
+
+def given_mask(before: RoundState, reply: MaskedSum) -> bytes:
+    """Return the sum that the mixer gave, as bytes, from the round before it erased its keys."""
+    return pair_keys(before, MIXER).reopen(SERVER, b"mask", reply.sealed)
 
 
 def _without_sum(state: HelperState, clients: Sequence[ClientId], struck: Sequence[ClientId]) -> HelperState:
