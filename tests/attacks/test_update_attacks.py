@@ -10,7 +10,7 @@ from f2ed import attacks as a
 from f2ed.attacks.alie import largest_z
 from f2ed.attacks.hidra import distance
 from f2ed.core.errors import ConfigError
-from f2ed.estimators import FilterL2, Krum, Mean, Median, Sections, TrimmedMean
+from f2ed.estimators import AlignIns, FilterL2, Krum, Mean, Median, Sections, TrimmedMean
 from tests.attacks.attack_scenes import ALONE, contaminated, shard_means, view
 
 
@@ -225,6 +225,33 @@ def test_mimic_refuses_to_copy_itself():
         a.Mimic(client=16)(alone())
 
 
+def test_stretched_mimics_have_the_direction_of_at_most_five_honest_rows():
+    seen = alone()
+    sent = a.StretchedMimic(stretch=8.0)(seen)
+    copied = [int(np.argmax(cosines(row, seen.benign))) for row in sent]
+    factors = [np.linalg.norm(row) / np.linalg.norm(seen.benign[at]) for row, at in zip(sent, copied, strict=True)]
+    assert all(cosines(row, seen.benign)[at] == pytest.approx(1) for row, at in zip(sent, copied, strict=True))
+    assert 1 < factors[0] < 8
+    assert factors == pytest.approx([factors[0]] * 5)
+
+
+def test_stretched_mimics_move_a_rule_on_signs_and_angles_beyond_every_honest_row():
+    shards, malicious = tuple((client,) for client in range(25)), tuple(range(10))
+    seen = view(shards=shards, malicious=malicious, kind=np.float64, estimator=AlignIns(), d=400)
+    seen = replace(seen, previous=seen.benign.mean(0))
+    estimates = [
+        seen.estimator(all_rows(seen, sent), previous=seen.previous).mean
+        for sent in (a.StretchedMimic(shard_aware=False)(seen), a.Oracle(shard_aware=False)(seen))
+    ]
+    stretched, oracle = (np.linalg.norm(each) for each in estimates)
+    longest = np.linalg.norm(seen.benign, axis=1).max()
+    assert oracle < longest < stretched / 2
+
+
+def cosines(row, rows):
+    return rows @ row / np.linalg.norm(rows, axis=1) / np.linalg.norm(row)
+
+
 # HIDRA, the edge and the oracle
 
 
@@ -296,6 +323,24 @@ def test_the_oracle_tells_rules_on_the_gram_matrix_the_same_by_either_way():
     seen = alone(estimator=Krum(0.25))
     direct = alone(estimator=Sections(Krum(0.25), size=None))  # the same rule, but not on the Gram matrix
     np.testing.assert_allclose(a.Oracle()(seen), a.Oracle()(direct))
+
+
+def test_the_oracle_tries_the_estimator_with_the_last_estimate():
+    rule = AlignIns()
+    seen = alone(estimator=rule)
+    seen = replace(seen, previous=seen.benign.mean(0))
+    tried = a.Oracle()(seen)
+
+    def moved(distance):
+        mean = seen.benign.mean(0)
+        step = -mean / np.linalg.norm(mean)
+        rows = all_rows(seen, np.tile(mean + distance * step, (5, 1)))
+        return float((rule(rows, previous=seen.previous).mean - mean) @ step)
+
+    spread = np.sqrt(((seen.benign - seen.benign.mean(0)) ** 2).sum(1).mean())
+    best = max(spread * np.geomspace(0.02, 20, 16), key=moved)
+    assert np.linalg.norm(tried[0] - seen.benign.mean(0)) == pytest.approx(best)
+    assert not np.allclose(tried, a.Oracle()(replace(seen, previous=None)))
 
 
 # Shards

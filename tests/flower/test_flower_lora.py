@@ -1,6 +1,7 @@
 """A declared set of arrays travels, and nothing else; the LoRA example learns over a grid in this process."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -84,17 +85,8 @@ def test_the_example_learns_and_sends_adapters_alone(tmp_path, monkeypatch):
         from adapters import client_app, server_app, task
 
         roster, own = real_roster(tmp_path, 6, shards=2)
-        settings = {
-            "base": "tiny",
-            "lr": 0.5,
-            "local-epochs": 3,
-            "num-rounds": 3,
-            "contamination": 0.0,
-            "f2ed-roster": str(tmp_path / "roster.json"),
-            "f2ed-min-crowd": 3,
-            "f2ed-checkpoint": "",
-            "f2ed-records": str(tmp_path / "run.jsonl"),
-        }
+        settings = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+        settings |= {"f2ed-roster": str(tmp_path / "roster.json"), "f2ed-records": str(tmp_path / "run.jsonl")}
         nodes = [Node(each, client_app.app, own[each] | {"num-partitions": 6}, settings) for each in range(6)]
         grid = FakeGrid(nodes)
         before = task.accuracy(task.make_model("tiny"), "tiny")
@@ -106,7 +98,9 @@ def test_the_example_learns_and_sends_adapters_alone(tmp_path, monkeypatch):
     from f2ed.records import read
 
     assert before < 0.5
-    assert read(tmp_path / "run.jsonl").rounds[-1].accuracy > 0.75
+    rounds = read(tmp_path / "run.jsonl").rounds
+    assert rounds[-1].accuracy > 0.75
+    assert [record.clipped for record in rounds] == [0, 0, 0]
     sent = next(each.content["arrays"] for each in grid.sent if "arrays" in each.content)
     assert all(name.endswith(".b") or name.startswith("classify.") for name in sent)
     assert roster.shards == 2

@@ -93,3 +93,6 @@ def test_a_run_that_failed_is_no_success_although_flwr_run_says_so():
             check_status(listed(status), "7")
     with pytest.raises(PeerError, match="is not known"):
         check_status("no SuperLink", "7")
+    silent = listed("finished:failed").replace("boom", "No heartbeat received from the task")
+    with pytest.raises(PeerError, match="No heartbeat received from the task: its ServerApp was killed, or the SuperL"):
+        check_status(silent, "7")

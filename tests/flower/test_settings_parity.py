@@ -1,7 +1,8 @@
 """Simulation and deployment move a model with BatchNorm by the same bits, under every policy for its statistics.
 
-Also with public weights and a server optimizer, and across a restart of the server. The deployed model is in the order
-of torch's `state_dict`, in which statistics stand between the weights.
+Also with public weights and a server optimizer, across a restart of the server, and with all of these at once under
+client sampling. The deployed model is in the order of torch's `state_dict`, in which statistics stand between the
+weights.
 """
 
 import msgspec
@@ -46,7 +47,7 @@ def layout_of(module):
     return layout(module)
 
 
-def simulation(estimator, optimizer, buffers, weights):
+def simulation(estimator, optimizer, buffers, weights, *, per_round=SHARDS):
     from f2ed.simulation import Simulation, experiment
     from f2ed.simulation.client_weights import ClientWeights
 
@@ -54,7 +55,8 @@ def simulation(estimator, optimizer, buffers, weights):
         "data": {"kind": "synthetic", "train": 240, "test": 60, "side": 4},
         "model": network,
         "clients": CLIENTS,
-        "shards": SHARDS,
+        "clients_per_round": CLIENTS * per_round // SHARDS,
+        "shards": per_round,
         "rounds": ROUNDS,
         "seed": SEED,
         "estimator": estimator,
@@ -62,15 +64,15 @@ def simulation(estimator, optimizer, buffers, weights):
         "buffers": buffers,
     }
     found = Simulation(experiment(settings), workers=1)
-    found._assignments._assign = lambda _epoch: identity.roster_from(ROSTER).assignment(0)
+    found._assignments._assign = identity.roster_from(ROSTER).assignment
     found._assignments._known = None
     if weights:
         found._open._weights = ClientWeights(WEIGHTS, max(WEIGHTS.values()))
     layout = layout_of(network())
 
-    def local_updates(state, _shards, _watch):
+    def local_updates(state, shards, _watch):
         rows = []
-        for client in range(CLIENTS):
+        for client in sorted(client for shard in shards for client in shard):
             start = (
                 state.model
                 if state.buffers is None
@@ -151,25 +153,43 @@ def cases():
                 yield pytest.param(buffers, optimizer, weights, marks=marks, id=title)
 
 
-@pytest.mark.parametrize(("buffers", "optimizer", "weights"), list(cases()))
-def test_simulation_and_deployment_give_the_same_bits(tmp_path, monkeypatch, buffers, optimizer, weights):
+def roster_with(buffers, weights, *, per_round=None):
+    """Return the test roster with these settings signed."""
     whole = identity.roster_from(ROSTER)
     changes = {"buffers": buffers, "accepted": ("stateful", "test", "leak"), "groups": (), "draw": type(whole.draw)()}
     if weights:
         clients = tuple(msgspec.structs.replace(each, weight=WEIGHTS[each.id]) for each in whole.clients)
         changes |= {"clients": clients, "weight_cap": max(WEIGHTS.values())}
     draft = msgspec.structs.replace(whole, signature=b"", **changes)
-    made = signed(
-        draft, identity._TEST_AUTHORITY, shards=SHARDS, min_crowd=3, colluders=0, seed=digest(b"f2ed test deal")
-    )
-    monkeypatch.setattr(identity, "roster_from", lambda _: made)
-    estimator = FilterL2(contamination=0.2) if optimizer == FedAvg() else Mean()
-    found = simulation(estimator, optimizer, buffers, weights)
+    sampled = {} if per_round is None else {"shards_per_round": per_round}
+    seed = digest(b"f2ed test deal")
+    return signed(draft, identity._TEST_AUTHORITY, shards=SHARDS, min_crowd=3, colluders=0, seed=seed, **sampled)
+
+
+def compare(folder, found, estimator, optimizer):
+    """Lead two rounds, and two more with another server; every model is that of the simulation."""
     module = found.model(found.start())
     first = ArrayRecord({name: Array(each.numpy().copy()) for name, each in module.state_dict().items()})
     layout = layout_of(module)
     given = {"estimator": estimator, "optimizer": optimizer}
-    models = lead(first, tmp_path / "c", layout, rounds=2, run_id=1, **given)
-    models |= lead(first, tmp_path / "c", layout, rounds=ROUNDS, run_id=2, **given)
+    models = lead(first, folder / "c", layout, rounds=2, run_id=1, **given)
+    models |= lead(first, folder / "c", layout, rounds=ROUNDS, run_id=2, **given)
     assert [models[number] for number in range(1, ROUNDS + 1)] == simulated_models(found)
     assert models[1] != models[ROUNDS]
+
+
+@pytest.mark.parametrize(("buffers", "optimizer", "weights"), list(cases()))
+def test_simulation_and_deployment_give_the_same_bits(tmp_path, monkeypatch, buffers, optimizer, weights):
+    made = roster_with(buffers, weights)
+    monkeypatch.setattr(identity, "roster_from", lambda _: made)
+    estimator = FilterL2(contamination=0.2) if optimizer == FedAvg() else Mean()
+    compare(tmp_path, simulation(estimator, optimizer, buffers, weights), estimator, optimizer)
+
+
+def test_sampling_weights_optimizer_and_statistics_at_once_give_the_same_bits(tmp_path, monkeypatch):
+    made = roster_with(Buffers(), weights=True, per_round=3)
+    assert len({made.assignment(round_).shards for round_ in range(ROUNDS)}) > 1
+    monkeypatch.setattr(identity, "roster_from", lambda _: made)
+    estimator, optimizer = FilterL2(contamination=0.2), FedAdam(eta=0.05)
+    found = simulation(estimator, optimizer, Buffers(), weights=True, per_round=3)
+    compare(tmp_path, found, estimator, optimizer)

@@ -23,12 +23,13 @@ from f2ed.attacks.iba import IBA
 from f2ed.attacks.ipm import IPM
 from f2ed.attacks.krum_attack import KrumAttack
 from f2ed.attacks.label_flip import LabelFlip
-from f2ed.attacks.mimic import Mimic
+from f2ed.attacks.mimic import Mimic, StretchedMimic
 from f2ed.attacks.min_max import MinMax, MinSum
 from f2ed.attacks.model_poisoning import ModelPoisoning
 from f2ed.attacks.model_replacement import ModelReplacement
 from f2ed.attacks.neurotoxin import Neurotoxin
 from f2ed.attacks.oracle import Oracle
+from f2ed.attacks.quiet_backdoor import QuietBackdoor
 from f2ed.attacks.semantic import Semantic
 from f2ed.attacks.sign_flip import SignFlip
 from f2ed.attacks.trimmed_mean_attack import TrimmedMeanAttack
@@ -66,11 +67,13 @@ __all__ = [
     "Oracle",
     "Palette",
     "ProximalTerm",
+    "QuietBackdoor",
     "Scene",
     "Semantic",
     "SignFlip",
     "Slopes",
     "Square",
+    "StretchedMimic",
     "Success",
     "Train",
     "TrainingOverrides",
@@ -102,4 +105,6 @@ AnyAttack = (
     | Semantic
     | A3FL
     | IBA
+    | QuietBackdoor
+    | StretchedMimic
 )

@@ -13,7 +13,7 @@ from f2ed.attacks.base import Attack
 from f2ed.core.arrays import Array, namespace
 from f2ed.estimators import GramRule
 
-__all__ = ["Oracle", "best_distance"]
+__all__ = ["Oracle", "best_distance", "estimate_with"]
 
 Mix = npt.NDArray[np.float64]
 _REACH = (0.02, 20.0)  # of the honest rows' root mean square distance from their mean
@@ -94,14 +94,14 @@ def _gain_by_gram(scene: Scene, step: Array, mix: Mix, rule: GramRule) -> Callab
 
 def _gain_by_rows(scene: Scene, step: Array, mix: Mix) -> Callable[[float], float]:
     """Compute the gain by running the estimator."""
-    honest = scene.honest[_stand_ins(scene)]
-    rows = namespace(honest).concatenate([honest, scene.own])
     about = scene.mean + scene.like(mix) @ (scene.honest - scene.mean) if mix.any() else scene.mean
+    return lambda distance: float((estimate_with(scene, about + distance * step) - scene.mean) @ step)
 
-    def gain(distance: float) -> float:
-        rows[len(honest) :] = about + distance * step
-        view = scene.view
-        estimate = view.estimator(rows, tensors=view.tensors, weights=_prior(scene), root=scene.mean)
-        return float((estimate.mean - scene.mean) @ step)
 
-    return gain
+def estimate_with(scene: Scene, sent: Array) -> Array:
+    """Return what the estimator in use makes of the honest rows and these malicious ones, [m, d] or one for all."""
+    honest, view = scene.honest[_stand_ins(scene)], scene.view
+    rows = namespace(honest).concatenate([honest, scene.own])
+    rows[len(honest) :] = sent
+    known = {"previous": view.previous, "root": scene.mean}
+    return view.estimator(rows, tensors=view.tensors, weights=_prior(scene), **known).mean

@@ -10,6 +10,8 @@ from f2ed.core.errors import PeerError
 __all__ = ["check_run", "check_status"]
 
 _PATIENCE = 60.0
+_SILENT = "No heartbeat"
+_KILLED = "its ServerApp was killed, or the SuperLink restarted; submit the app again, it continues from its checkpoint"
 
 
 def check_run(command: Sequence[str], number: str, environment: Mapping[str, str]) -> None:
@@ -35,5 +37,7 @@ def check_status(listed: str, number: str) -> bool:
     if status == "finished:completed":
         return True
     if status.startswith("finished"):
+        if details.startswith(_SILENT):
+            details = f"{details}: {_KILLED}"
         raise PeerError(f"run {number} ended as {status.partition(':')[2]}; {details or 'the reason is in its log'}")
     return False

@@ -20,6 +20,7 @@ from f2ed.deployment.pace import Pace
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.deployment.transparency import Heads
 from f2ed.deployment.transparency.lines import HELPERS
+from f2ed.flower.pulls import Pulls
 from f2ed.flower.wire import is_refusal, reply_bytes, reply_line
 from f2ed.protocol.sharding import ClientId
 
@@ -28,7 +29,8 @@ __all__ = ["Connection", "Deadlines", "LateReply", "Post", "Posted", "Question",
 _log = getLogger("f2ed.flower")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
-_BATCH = 4
+_POLLS = 8.0
+"""Messages that are asked for in a second, beyond the first few."""
 _GRACE = 10.0
 """A message outlives its latest deadline by this many seconds, so that a late reply is reported as late."""
 
@@ -83,7 +85,7 @@ class Connection:
         self._grid = grid
         self._heads = heads
         self._lock = Lock()
-        self._batch = 1 if sparing else _BATCH
+        self._pulls = Pulls(grid, sparing=sparing)
         self._gate: AbstractContextManager[object] = Lock() if sparing else nullcontext()
         self._late: dict[str, _Unanswered] = {}
 
@@ -115,10 +117,11 @@ class Connection:
 
     def pull(self, messages: list[str]) -> Iterator[Message]:
         """Yield the replies that have arrived, a few at a time: uploads may be large and many."""
-        for start in range(0, len(messages), self._batch):
+        batch = self._pulls.batch
+        for start in range(0, len(messages), batch):
             with self._gate:
                 with self._lock:
-                    replies = list(self._grid.pull_messages(messages[start : start + self._batch]))
+                    replies = self._pulls(messages[start : start + batch])
                 while replies:
                     yield replies.pop()
 
@@ -143,13 +146,14 @@ class Connection:
                 self._late[each] = _Unanswered(node, group, since, since + lifetime + _GRACE)
             if waiting:
                 time.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
+                pause = min(2 * pause, max(_MAX_PAUSE, len(waiting) / self._pulls.batch / _POLLS))
 
     def late_replies(self) -> list[LateReply]:
         """Return the replies that came after their deadline, each once; their content is dropped."""
         now = time.monotonic()
         for message in [message for message, each in self._late.items() if each.until < now]:
             del self._late[message]
+            self._pulls.forget(message)
         found = []
         for reply in self.pull(list(self._late)):
             each = self._late.pop(reply.metadata.reply_to_message_id, None)

@@ -40,6 +40,8 @@ _KNOWN_ERRORS = {
     ErrorCode.CLIENT_APP_CRASHED: "the process of the app crashed or was killed on its node; see its log",
 }
 """In an operator's words, what Flower reports by a number."""
+_CUT_OFF = "Reply message objects are unavailable"
+"""How Flower's reason begins where a reply was announced, and its rest never came."""
 
 
 def request_content(
@@ -87,8 +89,10 @@ def hello_nonce(message: Message) -> bytes | None:
 def reply_bytes(message: Message) -> bytes:
     """Return the protocol's bytes in a reply, or raise `PeerError` if there are none."""
     if message.has_error():
-        found = _KNOWN_ERRORS.get(message.error.code, f"an error instead of a reply: {str(message.error.reason)[:300]}")
-        raise PeerError(found)
+        reason = str(message.error.reason)
+        if reason.startswith(_CUT_OFF):
+            raise PeerError("its reply broke off: its node ended or lost its connection while it sent it; see its log")
+        raise PeerError(_KNOWN_ERRORS.get(message.error.code, f"an error instead of a reply: {reason[:300]}"))
     record = message.content.array_records.get(OURS) if message.has_content() else None
     if record is None or list(record) not in (["reply"], ["reply", "line"]):
         raise PeerError("a reply without the protocol's bytes; does the client's app use the mod f2ed.flower.protect?")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from f2ed.attacks import AnyAttack, AttackerView, EvaluationData, Examples, Goal, MaliciousClients, Palette, Success
+from f2ed.core.arrays import Array
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MaliciousTraining, Training, honest_settings
@@ -85,7 +86,15 @@ class Adversary:
         return torch.as_tensor(self.attack.train(clients))
 
     def send(
-        self, own: Tensor, benign: Tensor, *, model: Tensor, shards: Shards, tensors: tuple[int, ...], round_: int
+        self,
+        own: Tensor,
+        benign: Tensor,
+        *,
+        model: Tensor,
+        shards: Shards,
+        tensors: tuple[int, ...],
+        round_: int,
+        previous: Array | None = None,
     ) -> Tensor:
         """Return what they send, [m, d]; only an attack with full knowledge is shown the benign updates."""
         view = AttackerView(
@@ -99,6 +108,8 @@ class Adversary:
             round=round_,
             rng=stream(self._seed, "attack", round_),
             weights=self._weights,
+            # Where buffers stay with the clients, rows are shorter than updates, and the last estimate does not fit.
+            previous=None if previous is None or len(previous) != len(model) else torch.as_tensor(previous).to(own),
         )
         return torch.as_tensor(self.attack(view))
 

@@ -102,6 +102,7 @@ class LocalUpdates:
             shards=shards,
             tensors=self._cohort.layout.sizes,
             round_=state.round,
+            previous=state.step.previous,
         )
         if own is not None:
             updates = updates.new_empty(len(everyone), updates.shape[1])

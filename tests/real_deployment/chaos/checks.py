@@ -25,13 +25,13 @@ _OF_A_NODE = {
 }
 """What a node's own log says."""
 _OF_THE_RUN = {
-    "superlink-killed": r"submission \d+ ended: .*",
+    "superlink-killed": r"Connection to the SuperLink is unavailable",
     "superexec-killed": r".*stay pending and never begin.*",
-    "serverapp-killed": r"ended as failed; .*",
+    "serverapp-killed": r"its ServerApp was killed, or the SuperLink restarted",
     "server-disk-full": _FULL,
     "database-full": r"disk is full|No space left on device",
     "server-clock-ahead": r"a wrong clock or a firewall keeps all of them out",
-    "rotation": r"flwr stop: 0",
+    "rotation": r"roster '\w+', serial \d+",
     "rotation-unannounced": r"holds another roster than this server|different serials",
 }
 """What those say who lead the run."""
@@ -39,17 +39,20 @@ _OF_THE_RUN = {
 
 def named(stage, done):
     """Return for each fault the words in which a log names it, or None."""
-    run = stage.folder.joinpath("run.log").read_text() + stage.records.read_text()
-    return [(fault, _words(stage, run, fault)) for fault, _ in done]
+    return [(fault, words(stage, fault, at)) for fault, at in done]
 
 
-def _words(stage, run, fault):
+def words(stage, fault, at):
+    """Return the words in which a log names a fault that came about at a time, or None.
+
+    Of the run's log only lines since then count; the logs of nodes have no times.
+    """
     if fault.kind in _OF_A_NODE:
         found = re.search(_OF_A_NODE[fault.kind], stage.log(f"node_{fault.client}"))
-    elif fault.kind in _OF_THE_RUN:
-        found = re.search(_OF_THE_RUN[fault.kind], run)
     else:
-        found = re.search(rf'client {fault.client} \([^;]*?({_AWAY})|"{fault.client}":"[^"]*?({_AWAY})', run)
+        away = rf"client {fault.client} \((node|client)[^;\n]*?({_AWAY})"
+        run = "\n".join(line for when, line in list(stage.lines) if when >= at)
+        found = re.search(_OF_THE_RUN.get(fault.kind, away), run)
     return None if found is None else found[0][:160]
 
 

@@ -27,6 +27,9 @@ ROTATIONS = ("rotation", "rotation-unannounced")
 """The roster gets a new serial: after the run was stopped, as the manual says, or under it."""
 KINDS = (*OF_A_NODE, *OF_THE_SERVER, *ROTATIONS)
 
+SILENT = {"database-full", "superexec-killed"}
+"""They may pass without a word: the database may need no room just then, and no run may begin afterwards."""
+
 STEPS = ("AskKey", "AskUpload", "hello")
 _LONGEST = 20.0
 

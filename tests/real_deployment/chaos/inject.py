@@ -6,6 +6,14 @@ import threading
 import time
 from contextlib import suppress
 
+from tests.real_deployment.chaos import checks
+from tests.real_deployment.chaos.faults import SILENT
+
+_NOTICED = 300.0
+"""Seconds within which a log must name a fault of a disk, before room is made."""
+_APART = 120.0
+"""Seconds after which the server's next fault comes, though no log has named the one before."""
+
 
 class Injector:
     """Follows a run, and brings about what its plan says."""
@@ -17,27 +25,33 @@ class Injector:
         self._since = {}
         self.done = []
         """Faults that came about, with the time at which they did."""
-        self.skipped = []
-        """Faults that could not be brought about, and why."""
+        self._delayed = set()
         self._ending = []
 
     def follow(self, over):
         """Bring about all faults, until `over` says that the run has ended."""
         while not over():
             now = time.monotonic()
-            for when, end in [each for each in self._ending if each[0] <= now]:
-                self._ending.remove((when, end))
-                end()
+            for ending in [each for each in self._ending if each[0] <= now and (each[1] <= now or each[2]())]:
+                self._ending.remove(ending)
+                ending[3]()
             round_, finished = self._stage.round()
             if round_ > finished:
                 self._since.setdefault(round_, now)
-            # A fault whose round went by too fast comes in the next one.
+            # A fault whose round went by too fast, or that was not possible, comes in the next one.
             late = [round_ for round_ in self._since if round_ <= finished]
             for fault in [each for each in self._left if each.round in self._since]:
-                if fault.round in late or now - self._since[fault.round] >= fault.after:
-                    self._left.remove(fault)
+                due = fault.round in late or now - self._since[fault.round] >= fault.after
+                if due and not (fault.client is None and self._would_hide_another()):
                     self._bring_about(fault)
             time.sleep(0.5)
+
+    def _would_hide_another(self):
+        """Whether the server's last fault has yet to be named: a second one would hide it from all logs."""
+        last = next(((fault, at) for fault, at in reversed(self.done) if fault.client is None), None)
+        if last is None or last[0].kind in SILENT or time.time() - last[1] > _APART:
+            return False
+        return checks.words(self._stage, *last) is None
 
     @property
     def left(self):
@@ -46,21 +60,29 @@ class Injector:
 
     def end_all(self):
         """End what lasts."""
-        for _, end in self._ending:
+        for *_, end in self._ending:
             end()
         self._ending.clear()
 
     def _bring_about(self, fault):
         at = time.time()
         why_not = getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
-        if why_not:
-            self.skipped.append((fault, why_not))
-        else:
+        if not why_not:
+            self._left.remove(fault)
             self.done.append((fault, at))
-        self._log(f"{time.strftime('%H:%M:%S')} {'NOT ' if why_not else ''}{_text(fault)}{why_not or ''}")
+        if not why_not or fault not in self._delayed:
+            self._log(f"{time.strftime('%H:%M:%S')} {'NOT YET ' if why_not else ''}{_text(fault)}{why_not or ''}")
+        if why_not:
+            self._delayed.add(fault)
 
     def _later(self, seconds, what):
-        self._ending.append((time.monotonic() + seconds, what))
+        self._ending.append((time.monotonic() + seconds, 0.0, None, what))
+
+    def _once_noticed(self, fault, what):
+        """As an operator does: who makes room knows of the full disk from a log."""
+        now, at = time.monotonic(), time.time()
+        noticed = lambda: checks.words(self._stage, fault, at) is not None  # noqa: E731
+        self._ending.append((now + fault.lasts, now + _NOTICED, noticed, what))
 
     # Faults of a node
 
@@ -88,7 +110,7 @@ class Injector:
 
     def _disk_full(self, fault):
         self._stage.fill(f"disk_{fault.client}")
-        self._later(fault.lasts, lambda: self._stage.empty(f"disk_{fault.client}"))
+        self._once_noticed(fault, lambda: self._stage.empty(f"disk_{fault.client}"))
 
     # Faults of the server
 
@@ -103,7 +125,7 @@ class Injector:
 
     def _server_disk_full(self, fault):
         self._stage.fill("server")
-        self._later(fault.lasts, lambda: self._stage.empty("server"))
+        self._once_noticed(fault, lambda: self._stage.empty("server"))
 
     def _database_full(self, fault):
         self._stage.fill("database")
@@ -125,10 +147,12 @@ class Injector:
         """By the manual: the run is stopped, and submitted again once everybody has the new file."""
         stage = self._stage
         with stage.submitting:
-            stage.stop_run()
+            if not stage.stop_run():
+                return "; no run goes on that could be stopped"
             self._change_roster(fault)
             for client in range(stage.members + 1):
                 stage.give_roster(client)
+        return None
 
     def _rotation_unannounced(self, fault):
         """Under the run, and one site after another."""

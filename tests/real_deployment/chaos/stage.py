@@ -14,6 +14,7 @@ from f2ed.core.errors import PeerError
 from f2ed.deployment.run_lock import read_state
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.processes import descendants, environment
+from f2ed.flower.run_status import check_run
 from f2ed.records import read
 from tests.real_deployment.federation import APP, CLIP, Desk
 
@@ -23,6 +24,7 @@ _PENDING = 90.0
 """Seconds until an operator finds a run suspicious that has not begun."""
 _DISK = "16m"
 _VARIABLES = ("LD_PRELOAD", "F2ED_AHEAD")
+_BUSY = re.compile(r"the run (\d+) is using the checkpoint")
 _CLOCK = Path(__file__).with_name("clock.c")
 
 
@@ -239,10 +241,30 @@ class Stage(Deployment):
                     self.hear(line)
             except PeerError as error:
                 self.hear(f"submission {self.submitted} ended: {error}")
+                if (other := _BUSY.search(str(error))) and self._followed(other[1]):
+                    return
             else:
                 return
             self._stopping.wait(_RESTART)
         raise PeerError(f"the run did not complete within {patience:g} s and {self.submitted} submissions")
+
+    def _followed(self, number):
+        """Follow a run that was taken for lost and goes on; return whether it completed."""
+        for line in self._follow(number):
+            self.hear(line)
+        try:
+            check_run([*self.flwr, "list", "trial"], number, environment(self.folder))
+        except PeerError as error:
+            self.hear(f"run {number} ended: {error}")
+            return False
+        return True
+
+    def _follow(self, number):
+        process = self.start_process("follow", [*self.flwr, "log", number, "trial", "--stream"], piped=True)
+        with process.stdout:
+            for line in process.stdout:
+                yield line.decode(errors="replace").rstrip("\n")
+        process.wait()
 
     def _look_at_pending(self, submission):
         """Restart a SuperLink that accepts runs and begins none, as the doctor says."""
@@ -267,10 +289,11 @@ class Stage(Deployment):
         self._begun = self._begun or "flwr-serverapp" in line
 
     def stop_run(self):
-        """Stop the run, as `flwr stop` does."""
+        """Stop the run, as `flwr stop` does, and return whether there was one."""
         words = [*self.flwr, "stop", self.run_number, "trial"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment(self.folder))
         self.hear(f"flwr stop: {done.returncode} {(done.stdout + done.stderr).strip()[-300:]}")
+        return done.returncode == 0
 
     def close(self):
         self._stopping.set()

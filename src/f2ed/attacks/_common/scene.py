@@ -97,7 +97,9 @@ def shard_of_each(view: AttackerView, clients: Sequence[ClientId]) -> npt.NDArra
 def _on_device(view: AttackerView) -> AttackerView:
     """View CPU tensors as NumPy arrays; leave others on their device."""
     benign = None if view.benign is None else as_matrix(view.benign)[0]
-    return replace(view, own=as_matrix(view.own)[0], benign=benign, model=as_matrix(view.model[None])[0][0])
+    previous = None if view.previous is None else as_matrix(view.previous[None])[0][0]
+    model = as_matrix(view.model[None])[0][0]
+    return replace(view, own=as_matrix(view.own)[0], benign=benign, model=model, previous=previous)
 
 
 def _clients(view: AttackerView) -> Scene:

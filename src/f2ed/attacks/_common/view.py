@@ -42,6 +42,8 @@ class AttackerView:
     rng: np.random.Generator
     weights: Mapping[ClientId, int] | None = None
     """How much each client counts, which is public; None where all count the same."""
+    previous: Array | None = None
+    """The last estimate, [d], which everyone can tell from the model; None in the first round, or if it is not used."""
 
     def __post_init__(self) -> None:
         clients = [client for members in self.shards for client in members]

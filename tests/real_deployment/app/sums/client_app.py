@@ -1,3 +1,5 @@
+import time
+
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -24,6 +26,7 @@ def train(message, context):
     me, round_ = context.node_config["partition-id"], message.content["config"]["server-round"]
     if context.run_config["desk"] and Desk(context.run_config["desk"]).take(f"orders/{me}.train") == "hang":
         hang()
+    time.sleep(context.run_config["train-seconds"])
     after = message.content["arrays"]["x"].numpy() + change(me, round_)
     kept.append(after)
     content = {"arrays": ArrayRecord({"x": Array(after)}), "metrics": MetricRecord({"num-examples": 1})}

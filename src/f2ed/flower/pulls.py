@@ -1,0 +1,65 @@
+"""Fetching replies so that one which is still on its way delays no other.
+
+Flower's SuperLink announces a reply before all of it has arrived, and the grid's `pull_messages` then waits for the
+rest: as long as a slow node takes to send it, and for minutes where the node ended meanwhile. So over the network each
+reply is fetched by itself, and one that is not whole yet is waited for in a thread of its own.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+from flwr.superlink.grid import HttpGrid
+
+__all__ = ["Pulls"]
+
+_BATCH = 4
+_PATIENCE = 1.0
+_SPARING_PATIENCE = 10.0
+
+
+class Pulls:
+    """Fetches replies from a grid."""
+
+    def __init__(self, grid: Grid, *, sparing: bool) -> None:
+        """If `sparing` of memory, fetch one reply at a time, unless it is a long time in coming."""
+        self._grid = grid
+        self._alone = isinstance(grid, HttpGrid)
+        self.batch = 1 if sparing or self._alone else _BATCH
+        """How many messages to ask for at a time."""
+        self._patience = _SPARING_PATIENCE if sparing else _PATIENCE
+        self._begun: dict[str, Future[list[Message]]] = {}
+
+    def __call__(self, messages: Sequence[str]) -> list[Message]:
+        """Return the replies to these messages that have arrived whole."""
+        if not self._alone:
+            return list(self._grid.pull_messages(messages))
+        return [reply for message in messages for reply in self._pull(message)]
+
+    def forget(self, message: str) -> None:
+        """Drop the reply to a message, should it still come."""
+        self._begun.pop(message, None)
+
+    def _pull(self, message: str) -> list[Message]:
+        begun = self._begun.get(message)
+        future = self._begin(message) if begun is None else begun
+        if wait([future], self._patience if begun is None else 0).done:
+            self._begun.pop(message, None)
+            return future.result()
+        self._begun[message] = future
+        return []
+
+    def _begin(self, message: str) -> Future[list[Message]]:
+        future: Future[list[Message]] = Future()
+
+        def pull() -> None:
+            try:
+                future.set_result(list(self._grid.pull_messages([message])))
+            except Exception as error:  # noqa: BLE001  raised where the reply is waited for
+                future.set_exception(error)
+
+        # A daemon: the process may end, though a reply never arrives whole.
+        Thread(target=pull, daemon=True).start()
+        return future
