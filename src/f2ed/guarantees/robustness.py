@@ -89,9 +89,10 @@ def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
     )
 
 
-def check_counts(clients: int, malicious: int, **others: int | None) -> None:
+def check_counts(clients: int, malicious: int, **others: object) -> None:
     """Refuse numbers that describe no federation, and others that are not whole."""
-    for name, found in {"clients": clients, "malicious": malicious, **others}.items():
+    given: dict[str, object] = {"clients": clients, "malicious": malicious, **others}
+    for name, found in given.items():
         if found is not None and not isinstance(found, Integral):
             raise ConfigError(f"{name}: expected a whole number (found {found!r})")
     if clients < 1:
