@@ -24,7 +24,7 @@ class Pulls:
     """Fetches replies from a grid."""
 
     def __init__(self, grid: Grid, *, sparing: bool) -> None:
-        """If `sparing` of memory, fetch one reply at a time, and a second one only while the first is long in coming."""
+        """If `sparing` of memory, fetch one reply at a time, and a second only while the first is long in coming."""
         self._grid = grid
         self._alone = isinstance(grid, HttpGrid)
         self.batch = 1 if sparing or self._alone else _BATCH
