@@ -22,6 +22,7 @@ ODD = [
     ("run demo --watch --port 99999", "invalid port 99999"),
     ("plan --clients 10 --malicious 20", "20 malicious of 10 clients"),
     ("plan --clients 10 --malicious 1 --shards 2 --schedule often", "use fixed, every-round,"),
+    ("plan --clients 10 --malicious 1", "give --min-crowd, or --shards"),
     ("report", "no runs given"),
     ("report nowhere", "nowhere does not exist"),
     (f"report {RECORDS} -o .", "cannot be used: Is a directory"),

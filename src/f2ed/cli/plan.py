@@ -107,6 +107,8 @@ def plan(
             json=json,
         )
         sys.exit(1 if strict and not ok else 0)
+    if min_crowd is None and shards is None:
+        raise ConfigError("nothing to plan for; give --min-crowd, or --shards to judge a number of them")
     wanted = _schedule(schedule)
     sample = None
     if clients_per_round is not None:
