@@ -20,7 +20,7 @@ ODD = [
     ("run demo --cores-per-run 2", "add --engine ray"),
     ("run demo --log-to csv:x", "write tensorboard:FOLDER"),
     ("run demo --watch --port 99999", "invalid port 99999"),
-    ("plan --clients 10 --malicious 20", "20 malicious of 10 clients"),
+    ("plan --clients 10 --malicious 20 --shards 2", "20 malicious of 10 clients"),
     ("plan --clients 10 --malicious 1 --shards 2 --schedule often", "use fixed, every-round,"),
     ("plan --clients 10 --malicious 1", "give --min-crowd, or --shards"),
     ("report", "no runs given"),
