@@ -1,4 +1,4 @@
-"""Print how helpers and shards withstand the same attacks under two rules.
+"""Print how helpers and shards withstand the same attacks, each under the rules that it can run.
 
 f2ed run helpers_rules --out results
 python docs/scripts/helpers_rules.py results/helpers_rules

@@ -28,6 +28,7 @@ EXAMPLES = {
     a.Semantic: a.Semantic(source=3),
     a.A3FL: a.A3FL(),
     a.IBA: a.IBA(),
+    a.QuietBackdoor: a.QuietBackdoor(),
     a.StretchedMimic: a.StretchedMimic(points=3),
 }
 MEMBERS = get_args(a.AnyAttack)

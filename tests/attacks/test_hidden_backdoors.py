@@ -171,3 +171,24 @@ def test_the_distance_from_inner_products_is_that_from_rows(disguise):
         a.AdaptiveBackdoor(disguise=disguise)(seen) for seen in _against(FilterL2(0.4), Clipping(1e9, FilterL2(0.4)))
     )
     np.testing.assert_allclose(direct, wrapped, rtol=1e-5, atol=1e-7)
+
+
+def test_a_quiet_row_is_an_honest_one_and_a_step_that_all_share():
+    attack = a.QuietBackdoor(target=1, reach=0.3)
+    at_work = clients(attack)
+    honest = at_work.train(at_work.data)
+    sent = attack.train(at_work)
+    steps = sent - honest
+    np.testing.assert_allclose(steps, np.broadcast_to(steps[0], steps.shape), atol=1e-6)
+    away = honest - honest.mean(0)
+    spread = np.sqrt((away**2).sum(1).mean() * len(honest) / (len(honest) - 1))
+    assert np.linalg.norm(steps[0]) == pytest.approx(0.3 * spread, rel=1e-4)
+
+
+def test_a_single_quiet_client_measures_its_step_by_its_own_update():
+    attack = a.QuietBackdoor(target=1, reach=0.3)
+    at_work = clients(attack)
+    alone = replace(at_work, data=at_work.data[:1], malicious=at_work.malicious[:1])
+    honest = alone.train(alone.data)
+    steps = attack.train(alone) - honest
+    assert np.linalg.norm(steps) == pytest.approx(0.3 * np.linalg.norm(honest), rel=1e-4)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from f2ed.estimators import FilterL2, Resilience
 from f2ed.experiments.reproduction.helpers import helpers_by_rule
 from f2ed.experiments.reproduction.searched import searched, searched_table
+from f2ed.guarantees import recommended_rule
+from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.records import read_all
 
 ROOT = Path(__file__).parents[2]
@@ -88,12 +91,23 @@ def test_the_cosines_over_rounds_are_what_the_audit_found(label, start):
     assert f"| {label} | {shown} |" in PAGE
 
 
-def test_the_table_of_two_rules_is_what_was_run():
-    assert helpers_by_rule(read_all(ROOT / "results" / "helpers_rules.jsonl.xz")) in PAGE
+def test_the_table_of_rules_is_what_was_run():
+    logs = read_all(ROOT / "results" / "helpers_rules.jsonl.xz")
+    assert helpers_by_rule(logs) in PAGE
+    assert len(logs) == 351  # three seeds in every cell
 
 
-def test_the_table_of_searched_attacks_is_what_was_found():
-    assert searched_table(searched(ROOT / "results", "gram_rules")).markdown() in PAGE
+@pytest.mark.parametrize("name", ["gram_rules", "helpers_groups"])
+def test_the_table_of_searched_attacks_is_what_was_found(name):
+    assert searched_table(searched(ROOT / "results", name)).markdown() in PAGE
+
+
+@pytest.mark.parametrize(("size", "malicious"), [(4, 6), (3, 8), (2, 12)])
+def test_the_page_says_up_to_how_many_attackers_resilience_is_the_default(size, malicious):
+    settings = HelpersProtocol(size=size)
+    kinds = [type(recommended_rule(settings, clients=100, malicious=m).rule) for m in (malicious, malicious + 1)]
+    assert kinds == [Resilience, FilterL2]
+    assert f"{malicious} " in PAGE.split("With 100 clients and a crowd of 25 that is beyond")[1][:120]
 
 
 def test_the_table_of_backdoors_and_groups_is_what_was_run():

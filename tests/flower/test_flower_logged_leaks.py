@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from f2ed.core.errors import ConfigError
 from f2ed.deployment.journal import History
 from f2ed.deployment.logged import with_logged
 from f2ed.deployment.opened import OpenedMeter, OpenedSum
@@ -65,6 +66,37 @@ def test_weights_are_logged_and_count(tmp_path):
     again = msgspec.structs.replace(line, data=msgspec.structs.replace(line.data, shards=(plain,)))
     history = with_logged(History(), [line, again], deployment.roster)
     assert OpenedMeter(deployment.roster, history.opened, history.rounds).reading().exposed == 1
+
+
+def test_a_weight_that_a_later_serial_gives_does_not_change_what_was_opened(tmp_path):
+    """All weights were 1 then, and one is 2 now: the difference of the two sums is one client."""
+    deployment = Deployment(tmp_path, **TOLERANT)
+    lead(deployment, 1)
+    clients = [msgspec.structs.replace(each, weight=1 + (each.id == 1)) for each in deployment.roster.clients]
+    heavier = msgspec.structs.replace(deployment.roster, clients=tuple(clients), weight_cap=2)
+    history = with_logged(History(), log_lines(tmp_path / "run.log"), heavier)
+    assert history.opened == (OpenedSum(1, (0, 1, 2, 3), (1, 1, 1, 1)),)
+    meter = OpenedMeter(heavier, history.opened, history.rounds)
+    assert meter.observe([OpenedSum(2, (0, 1, 2, 3), (1, 2, 1, 1))]).exposed == 1
+
+
+def test_two_weights_in_sums_of_one_round_count_as_two_sums(tmp_path):
+    """A checkpoint and a log count rounds each by itself, so both may know a sum as that of the first round."""
+    deployment = Deployment(tmp_path, **TOLERANT)
+    light, heavy = OpenedSum(1, (0, 1, 2, 3), (1, 1, 1, 1)), OpenedSum(1, (0, 1, 2, 3), (1, 2, 1, 1))
+    reading = OpenedMeter(deployment.roster, (light, heavy), 1).reading()
+    assert (reading.exposed, reading.first, reading.rank) == (1, 1, 2)
+    assert OpenedMeter(deployment.roster, (light, light), 1).reading().exposed == 0
+
+
+def test_a_line_with_too_few_weights_is_refused_and_forgets_nobody(tmp_path):
+    deployment = Deployment(tmp_path, **TOLERANT)
+    lead(deployment, 1)
+    line = next(each for each in log_lines(tmp_path / "run.log") if isinstance(each.data, RoundClosed))
+    cut = msgspec.structs.replace(line.data.shards[0], weights=(1, 2))
+    line = msgspec.structs.replace(line, data=msgspec.structs.replace(line.data, shards=(cut,)))
+    with pytest.raises(ConfigError, match="names 4 survivors of a sum and 2 weights; see f2ed log verify"):
+        with_logged(History(), [line], deployment.roster)
 
 
 def test_lines_of_earlier_versions_take_the_weights_of_the_roster(tmp_path):

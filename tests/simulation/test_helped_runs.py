@@ -186,3 +186,12 @@ def test_a_diverged_update_costs_its_client_alone():
     assert "NaN" in record.dropped[3]
     assert record.skipped is None
     assert record.weights[2] == record.weights[3] == 0  # its group goes with it
+
+
+@pytest.mark.parametrize(("size", "rule"), [(2, "resilience"), (4, "filter-l2")])
+def test_a_run_that_names_no_rule_has_the_recommended_one(size, rule):
+    stated = changed(size=size) | {"malicious": 1, "attack": "sign-flip"}
+    stated.pop("estimator", None)
+    found = experiment(stated).estimator
+    assert (type(found).__struct_config__.tag, found.contamination) == (rule, 1 / 12)
+    assert type(experiment(stated | {"estimator": "filter-l2"}).estimator).__struct_config__.tag == "filter-l2"

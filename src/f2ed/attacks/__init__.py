@@ -29,6 +29,7 @@ from f2ed.attacks.model_poisoning import ModelPoisoning
 from f2ed.attacks.model_replacement import ModelReplacement
 from f2ed.attacks.neurotoxin import Neurotoxin
 from f2ed.attacks.oracle import Oracle
+from f2ed.attacks.quiet_backdoor import QuietBackdoor
 from f2ed.attacks.semantic import Semantic
 from f2ed.attacks.sign_flip import SignFlip
 from f2ed.attacks.trimmed_mean_attack import TrimmedMeanAttack
@@ -66,6 +67,7 @@ __all__ = [
     "Oracle",
     "Palette",
     "ProximalTerm",
+    "QuietBackdoor",
     "Scene",
     "Semantic",
     "SignFlip",
@@ -103,5 +105,6 @@ AnyAttack = (
     | Semantic
     | A3FL
     | IBA
+    | QuietBackdoor
     | StretchedMimic
 )

@@ -46,5 +46,8 @@ def _table(found: HelpersPlan) -> Table:
     table.add_row("group, over all rounds", str(found.group), f"cosine of at most {found.cosine:.2f} with a client")
     away = f"cosine after {found.rounds} rounds, if one client in 20 is away"
     table.add_row("… recovered", f"{found.recovered:.2f}", away)
+    table.add_row(
+        "recommended rule", found.rule_title, f"groups of {found.rule_size}: a sum of {found.rule_crowd} or more"
+    )
     table.add_row("upload", f"{found.bytes_per_parameter} B", "for each parameter; 4 B with shards")
     return table

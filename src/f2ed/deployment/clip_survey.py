@@ -4,18 +4,20 @@ Each client answers, for a number of powers of two, whether its update is within
 metric, so the server learns for each shard how many members are within each power, and nothing of a single client. The
 clip is still the one that the authority signs: what a server learned by itself, nodes could not check.
 
-With m malicious clients, and no clip norm in the roster, a count is wrong by at most m either way, since an answer is
-clipped like any coordinate. The smallest power within which at least n - 2m of n clients are said to be is therefore
-never beyond what all honest updates need, whatever the malicious ones answer, and at least n - 3m honest clients are
-within it.
+A malicious client can set the counts of its whole shard: masks hide what it sends, and only the sum has to be in range.
+So m of them can move a count by the number s of clients in the m largest shards. The smallest power within which at
+least n - s of n clients are said to be is therefore never beyond what all honest updates need, whatever the malicious
+ones send, and at least n - 2s honest clients are within it.
 """
 
 from collections.abc import Mapping
-from math import ceil, isfinite
+from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.masked_metrics import Measured
+from f2ed.deployment.masked_metrics import Measured, Values
 
 __all__ = ["POWERS", "SIZES", "SURVEY", "SURVEY_METRIC", "ClipProposal", "propose_clips", "survey_answers"]
 
@@ -74,17 +76,20 @@ def propose_clips(measured: Measured, *, malicious: int = 0, margin: float = 4.0
     if not measured.shards:
         raise ConfigError("no shard opened, so no update was surveyed; see the log, and measure again")
     clients = sum(measured.clients.values())
-    if malicious < 0 or 3 * malicious >= clients:
+    doubtful = sum(sorted(measured.clients.values(), reverse=True)[: max(0, malicious)])
+    if malicious < 0 or 2 * doubtful >= clients:
         raise ConfigError(
-            f"{malicious} malicious clients of {clients} that were surveyed; a survey says something with fewer than "
-            "a third of them malicious"
+            f"{malicious} malicious clients may set what {doubtful} of {clients} surveyed clients seem to answer, all "
+            "of their shards; a survey says something where these are fewer than half"
         )
-    counts = measured.total(SURVEY)
-    if not isinstance(counts, list) or len(counts) != len(SIZES) * len(POWERS):
+    found = measured.by_shard(SURVEY)
+    if any(len(means) != len(SIZES) * len(POWERS) for means in found.values()):
         raise ConfigError(f"the roster's metric {SURVEY!r} is another; the authority signs --metric {SURVEY_METRIC}")
+    # A share beyond 0 and 1 is a lie; it counts no more than the largest one that could be true.
+    counts = np.sum([measured.clients[shard] * np.clip(means, 0, 1) for shard, means in found.items()], axis=0)
     wide = len(POWERS)
     sizes = {
-        name: _within(name, counts[place * wide : (place + 1) * wide], clients, malicious)
+        name: _within(name, counts[place * wide : (place + 1) * wide], clients - doubtful)
         for place, name in enumerate(SIZES)
     }
     smallest = 2.0 ** POWERS[0]
@@ -98,13 +103,13 @@ def propose_clips(measured: Measured, *, malicious: int = 0, margin: float = 4.0
     )
 
 
-def _within(name: str, counts: list[float], clients: int, malicious: int) -> float:
+def _within(name: str, counts: Values, enough: int) -> float:
     """Return the smallest power of two within which enough clients are."""
-    enough = clients - 2 * malicious - 0.5  # Sums of whole numbers come back a little off.
-    power = next((power for power, count in zip(POWERS, counts, strict=True) if count >= enough), None)
+    # Sums of whole numbers come back a little off.
+    power = next((power for power, count in zip(POWERS, counts, strict=True) if count >= enough - 0.5), None)
     if power is None:
         raise ConfigError(
-            f"fewer than {ceil(enough)} of {clients} clients have a {name} of at most {2.0 ** POWERS[-1]:g}, where a "
-            "survey ends; train with smaller steps, or scale the model"
+            f"fewer than {enough} clients have a {name} of at most {2.0 ** POWERS[-1]:g}, where a survey ends; train "
+            "with smaller steps, or scale the model"
         )
     return 2.0**power

@@ -16,7 +16,16 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.protocol.quantization.encoding import Encoding
 
-__all__ = ["Measured", "MetricRule", "encoded_metrics", "merged_metrics", "metric_values", "read_metrics", "width"]
+__all__ = [
+    "Measured",
+    "MetricRule",
+    "Values",
+    "encoded_metrics",
+    "merged_metrics",
+    "metric_values",
+    "read_metrics",
+    "width",
+]
 
 _FORM = "write NAME=LOW..HIGH, or NAME=LOW..HIGHxBINS for a list of so many numbers"
 Values = npt.NDArray[np.float64]
@@ -60,11 +69,16 @@ class Measured(NamedTuple):
 
     def mean(self, name: str) -> float | list[float]:
         """Return the mean of a metric over all clients whose shard opened."""
-        place, rule = _place(self.rules, name)
+        _, rule = _place(self.rules, name)
         total = sum(self.clients.values())
-        rows = np.array([self.clients[shard] * means[place] for shard, means in self.shards.items()])
+        rows = np.array([self.clients[shard] * means for shard, means in self.by_shard(name).items()])
         found = rows.sum(axis=0) / total
         return [float(each) for each in found] if rule.bins else float(found[0])
+
+    def by_shard(self, name: str) -> dict[int, Values]:
+        """Return the means of a metric in each shard that opened. A malicious client can set those of its shard."""
+        place, _ = _place(self.rules, name)
+        return {shard: means[place] for shard, means in self.shards.items()}
 
     def total(self, name: str) -> float | list[float]:
         """Return the sum of a metric over those clients; with weights on the roster, the mean times their number."""

@@ -82,9 +82,25 @@ class OpenedMeter:
         return max(after) if self._meter.settled else None
 
     def _take(self, opened: list[OpenedSum]) -> None:
-        sums = [[self._place[client] for client in each.members] for each in opened]
-        pairs = (pair for each in opened for pair in zip(each.members, each.weights, strict=True))
-        self._meter.observe(sums, {self._place[client]: weight for client, weight in pairs if weight != 1})
+        """Take in the sums of one round. A client has one weight in all sums that the meter takes in at a time."""
+        for count, (weights, some) in enumerate(_alike(opened)):
+            self._meter.rounds -= count > 0
+            sums = [[self._place[client] for client in each.members] for each in some]
+            self._meter.observe(
+                sums, {self._place[client]: weight for client, weight in weights.items() if weight != 1}
+            )
+
+
+def _alike(opened: list[OpenedSum]) -> list[tuple[dict[ClientId, int], list[OpenedSum]]]:
+    """Return sums in as few parts as they come in which each client has one weight, with these weights."""
+    parts: list[tuple[dict[ClientId, int], list[OpenedSum]]] = [({}, [])]
+    for each in opened:
+        pairs = dict(zip(each.members, each.weights, strict=True))
+        if any(parts[-1][0].get(client, weight) != weight for client, weight in pairs.items()):
+            parts.append(({}, []))
+        parts[-1][0].update(pairs)
+        parts[-1][1].append(each)
+    return parts
 
 
 def forecast(roster: Roster, *, rounds: int) -> LeakForecast:

@@ -24,12 +24,12 @@ class Pulls:
     """Fetches replies from a grid."""
 
     def __init__(self, grid: Grid, *, sparing: bool) -> None:
-        """If `sparing` of memory, fetch one reply at a time, unless it is a long time in coming."""
+        """If `sparing` of memory, fetch one reply at a time, and a second only while the first is long in coming."""
         self._grid = grid
         self._alone = isinstance(grid, HttpGrid)
         self.batch = 1 if sparing or self._alone else _BATCH
         """How many messages to ask for at a time."""
-        self._patience = _SPARING_PATIENCE if sparing else _PATIENCE
+        self._sparing = sparing
         self._begun: dict[str, Future[list[Message]]] = {}
 
     def __call__(self, messages: Sequence[str]) -> list[Message]:
@@ -45,11 +45,17 @@ class Pulls:
     def _pull(self, message: str) -> list[Message]:
         begun = self._begun.get(message)
         future = self._begin(message) if begun is None else begun
-        if wait([future], self._patience if begun is None else 0).done:
+        if wait([future], self._patience() if begun is None else 0).done:
             self._begun.pop(message, None)
             return future.result()
         self._begun[message] = future
         return []
+
+    def _patience(self) -> float | None:
+        """Return how long to wait for a reply before the next is fetched; None for as long as it takes."""
+        if not self._sparing:
+            return _PATIENCE
+        return None if self._begun else _SPARING_PATIENCE
 
     def _begin(self, message: str) -> Future[list[Message]]:
         future: Future[list[Message]] = Future()

@@ -2,6 +2,7 @@
 
 from f2ed.guarantees.contamination import Contamination, contamination
 from f2ed.guarantees.helpers_plan import HelpersPlan, plan_helpers
+from f2ed.guarantees.helpers_rule import recommended_rule
 from f2ed.guarantees.leakage import (
     Exposure,
     LeakFollower,
@@ -45,6 +46,7 @@ __all__ = [
     "plan_helpers",
     "plan_sample",
     "plan_shards",
+    "recommended_rule",
     "recovered_cosine",
     "safe_k",
     "smallest_k",

@@ -28,7 +28,7 @@ from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
 from f2ed.simulation.config_errors import aliases, explain
 from f2ed.simulation.early_stopping import EarlyStopping
-from f2ed.simulation.estimator_defaults import check_rows, completed
+from f2ed.simulation.estimator_defaults import check_rows, completed, default_rule
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
@@ -192,18 +192,17 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
     given = {name: _plain(value, name) for name, value in _with_helpers(settings).items()}
-    given.setdefault("estimator", {"kind": "filter-l2"})
-    estimator, own = given["estimator"], _taken_out(given)
+    estimator, own = given.get("estimator"), _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
     outline = msgspec.structs.replace(_with_k(given | {"estimator": {"kind": "mean"}}), **own)
     if is_own(estimator, "estimator"):
         check_rows(estimator, outline.rows)
         return msgspec.structs.replace(outline, estimator=estimator)
-    if not isinstance(estimator, dict):
+    if not isinstance(estimator, dict | None):
         raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
-    return msgspec.structs.replace(
-        outline, estimator=completed(estimator, rows=outline.rows, malicious=outline.assumed_malicious)
-    )
+    table = estimator or default_rule(outline.helpers, outline.clients, outline.malicious)
+    rule = completed(table, rows=outline.rows, malicious=outline.assumed_malicious)
+    return msgspec.structs.replace(outline, estimator=rule)
 
 
 def _with_helpers(given: Mapping[str, Any]) -> Mapping[str, Any]:

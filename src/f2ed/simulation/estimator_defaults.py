@@ -10,16 +10,25 @@ import numpy as np
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.estimators import AnyEstimator, BoundedEstimator, Estimator, Mean
+from f2ed.guarantees import recommended_rule
+from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.simulation.config_errors import explain
 from f2ed.simulation.own import IMPORTED, factory_of, is_own, made
 
-__all__ = ["check_rows", "completed"]
+__all__ = ["check_rows", "completed", "default_rule"]
 
 
 class _Place(msgspec.Struct):
     """Where errors find the estimator."""
 
     estimator: AnyEstimator
+
+
+def default_rule(helpers: HelpersProtocol | None, clients: int, malicious: int) -> dict[str, Any]:
+    """Return the rule of a run that names none: FilterL2, or with helpers what the planner recommends."""
+    if helpers is None:
+        return {"kind": "filter-l2"}
+    return {"kind": recommended_rule(helpers, clients=clients, malicious=malicious).rule.__struct_config__.tag}
 
 
 def completed(table: dict[str, Any], *, rows: int, malicious: int) -> AnyEstimator:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import f2ed.experiments.search.search as module
+import f2ed.experiments.search.study as study_module
 from f2ed.core.errors import BusyError, ConfigError
 from f2ed.core.files import locked
 from f2ed.experiments import expand, read
@@ -70,6 +71,19 @@ def test_a_finished_search_runs_nothing_again(tmp_path):
     second, events = searched(tmp_path)
     assert events == []
     assert second.results() == first.results()
+
+
+def test_a_journal_whose_trials_came_from_another_space_is_refused(tmp_path, monkeypatch):
+    searched(tmp_path, budget=1)
+    monkeypatch.setattr(study_module, "fingerprint", lambda objective: f"another {objective}")
+    with pytest.raises(ConfigError, match=r"'mean, backdoor' was written by another version.*choose another --out"):
+        searched(tmp_path, budget=1)
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
+    (tmp_path / "search.journal").write_text('{"op_code": 0, torn\n{}\n')
+    with pytest.raises(ConfigError, match=r"search.journal is no journal.*choose another --out"):
+        searched(tmp_path, budget=1)
 
 
 def test_another_setting_is_another_search(tmp_path):

@@ -93,7 +93,7 @@ class ShardOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     survivors: tuple[Number, ...]
     """Empty if the shard stayed closed."""
     weights: tuple[Number, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Of the survivors; left out if all are 1."""
+    """Of the survivors; empty if all are 1. Lines of earlier versions do not say."""
     opened: Annotated[bytes, Meta(max_length=32)] = b""
     """Digest of the context and of the mean that was opened."""
     dropped: dict[str, Reason] = {}

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -79,10 +78,10 @@ class ServerLog(NamedTuple):
         ]
         self.file.append(*found, round_)
 
-    def _weights(self, survivors: Iterable[ClientId]) -> tuple[int, ...] | msgspec.UnsetType:
-        """Return the weights that a sum was opened with, where one is not 1."""
+    def _weights(self, survivors: Iterable[ClientId]) -> tuple[int, ...]:
+        """Return the weights that a sum was opened with; none if all are 1."""
         found = tuple(self.weights[client] for client in survivors)
-        return found if set(found) - {1} else msgspec.UNSET
+        return found if set(found) - {1} else ()
 
 
 def server_log(roster: Roster, key: Path | None, beside: Path | None, heads: Heads | None) -> ServerLog | None:

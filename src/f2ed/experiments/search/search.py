@@ -13,7 +13,7 @@ from f2ed.core.files import locked
 from f2ed.experiments.search.found import recorded, save, slug
 from f2ed.experiments.search.objective import Objective, harm
 from f2ed.experiments.search.space import Space, kinds_for
-from f2ed.experiments.search.study import Proposal, Study
+from f2ed.experiments.search.study import Proposal, Study, check_journal
 from f2ed.experiments.search.summary import Found
 from f2ed.experiments.search.target import Target, seeded
 from f2ed.experiments.search.workers import Workers
@@ -86,8 +86,11 @@ class Search:
         self.plan, self.out = checked(plan), out
         self.found_in = out / "found"
         out.mkdir(parents=True, exist_ok=True)
-        storage = JournalStorage(JournalFileBackend(str(out / "search.journal")))
+        storage = _journal(out / "search.journal")
         self._targets = [target for target in plan.targets for _ in plan.objectives]
+        for target in plan.targets:
+            for objective in plan.objectives:
+                check_journal(storage, _label(target, objective), objective)
         self.studies = [
             self._study(target, objective, storage) for target in plan.targets for objective in plan.objectives
         ]
@@ -114,7 +117,7 @@ class Search:
             it.training.local_epochs,
         )
         return Study(
-            it, space, storage=storage, label=f"{target.label}, {objective}", seed=self.plan.seed, known=self.plan.known
+            it, space, storage=storage, label=_label(target, objective), seed=self.plan.seed, known=self.plan.known
         )
 
     def run(self, workers: Workers) -> Iterator[Status]:
@@ -254,6 +257,19 @@ class Search:
             placement=settings.get("placement"),
             file=str(self.found_in / f"{slug(_found_name(study, 0))}.toml") if logs else "",
         )
+
+
+def _journal(path: Path) -> JournalStorage:
+    try:
+        return JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is no journal of a search that can be read ({error}); choose another --out"
+        ) from None
+
+
+def _label(target: Target, objective: Objective) -> str:
+    return f"{target.label}, {objective}"
 
 
 def _found_name(study: Study, seed: int) -> str:

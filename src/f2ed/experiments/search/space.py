@@ -1,12 +1,15 @@
 """The attacks that a search chooses from, each with the ranges of its settings, and where the search begins."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.search.objective import Objective
 
-__all__ = ["Chooser", "Space", "kinds_for"]
+__all__ = ["Chooser", "Space", "fingerprint", "kinds_for"]
 
 Settings = dict[str, Any]
 
@@ -50,6 +53,34 @@ class Space(NamedTuple):
     def known(self) -> list[Settings]:
         """Return the parameters of the attacks that are usually listed, so that a search does not fall behind them."""
         return [_DEFAULTS | each for each in _KNOWN[self.objective] if each["kind"] in self.kinds]
+
+
+class _Recorder:
+    """A chooser that takes the first of what it is offered, and notes all of it."""
+
+    def __init__(self) -> None:
+        self.offered: list[tuple[Any, ...]] = []
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        self.offered.append((name, *choices))
+        return choices[0]
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        self.offered.append((name, low, high, log))
+        return low
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        self.offered.append((name, low, high))
+        return low
+
+
+def fingerprint(objective: Objective) -> str:
+    """Return a digest of all that may be tried: trials from another space cannot be continued."""
+    recorder = _Recorder()
+    for kind in _SPACES[objective]:
+        Space(objective, (kind,), 2, sharded=True, lr=1.0, epochs=1).propose(recorder)
+    every = (recorder.offered, _KNOWN[objective], _DEFAULTS)
+    return hashlib.sha256(msgspec.json.encode(every, order="sorted")).hexdigest()[:16]
 
 
 def kinds_for(objective: Objective, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -119,6 +150,11 @@ def _adaptive(choose: Chooser, space: Space) -> Settings:
     }
 
 
+def _quiet(choose: Chooser, space: Space) -> Settings:
+    blend = _number(choose.suggest_float("blend", 0.3, 1.0))
+    return {**_training(choose, space), "blend": blend, "reach": _log(choose, "step", 0.05, 1.0)}
+
+
 def _directed(choose: Chooser, _space: Space) -> Settings:
     return {"direction": choose.suggest_categorical("direction", ("mean", "sign", "spread", "principal"))}
 
@@ -157,6 +193,7 @@ _SPACES: Mapping[Objective, Mapping[str, Callable[[Chooser, Space], Settings]]] 
         "a3fl": _a3fl,
         "iba": _iba,
         "adaptive-backdoor": _adaptive,
+        "quiet-backdoor": _quiet,
         "edge-case": _subpopulation,
         "semantic": _subpopulation,
     },
@@ -193,6 +230,7 @@ _DEFAULTS: Settings = {
     "blind": 0.0,
     "disguise": 0.0,
     "reach_factor": 1.0,
+    "step": 0.2,
     "direction": "mean",
     "inward": "mean",
     "space": "weights",
@@ -214,6 +252,8 @@ _KNOWN: Mapping[Objective, Sequence[Settings]] = {
         {"kind": "adaptive-backdoor", "disguise": 1.0},
         {"kind": "adaptive-backdoor", "disguise": 0.5},
         {"kind": "adaptive-backdoor", "reach": "edge", "blind": 1.0},
+        {"kind": "quiet-backdoor"},
+        {"kind": "quiet-backdoor", "step": 0.35},
         {"kind": "chameleon", "shard_aware": False},
         {"kind": "edge-case", "shard_aware": False},
         {"kind": "semantic", "shard_aware": False},

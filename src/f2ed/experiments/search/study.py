@@ -16,13 +16,14 @@ from optuna.trial import FrozenTrial, TrialState
 
 from f2ed.core.errors import ConfigError
 from f2ed.experiments.search.objective import Objective
-from f2ed.experiments.search.space import Space
+from f2ed.experiments.search.space import Space, fingerprint
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 from f2ed.simulation.own import plain
 
-__all__ = ["Best", "Proposal", "Study"]
+__all__ = ["Best", "Proposal", "Study", "check_journal"]
 
+_LABEL, _SPACE = "label", "space"
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 _KEPT = 60.0
 """Percent of the trials that may continue after a round, measured by those that ended."""
@@ -49,6 +50,17 @@ class Best(NamedTuple):
     experiment: Experiment
 
 
+def check_journal(storage: BaseStorage, label: str, objective: Objective) -> None:
+    """Refuse a journal whose trials of this search came from another space, which Optuna could not continue."""
+    for before in optuna.get_all_study_summaries(storage, include_best_trial=False):
+        noted = before.user_attrs.get(_LABEL, before.study_name.rpartition(" ")[0])
+        if noted == label and before.user_attrs.get(_SPACE) != fingerprint(objective):
+            raise ConfigError(
+                f"the journal of {label!r} was written by another version, which tried other attacks, so it cannot be "
+                "continued; choose another --out"
+            )
+
+
 class Study:
     """The search for the most harmful attack on one setting, with one objective."""
 
@@ -67,6 +79,8 @@ class Study:
             load_if_exists=True,
             pruner=PercentilePruner(_KEPT, n_startup_trials=_FIRST),
         )
+        self._study.set_user_attr(_LABEL, label)
+        self._study.set_user_attr(_SPACE, fingerprint(space.objective))
         self._trials: dict[int, optuna.Trial] = {}
         self._left: list[dict[str, Any]] = []
 
