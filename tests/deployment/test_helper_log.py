@@ -20,7 +20,7 @@ from f2ed.deployment.transparency import (
     write_line,
 )
 from f2ed.deployment.transparency import lines as log
-from f2ed.protocol.helpers.machine import HelperState
+from f2ed.protocol.helpers.helper_state import HelperState
 from f2ed.protocol.helpers.messages import Refused, decode
 from tests.deployment import test_roster_helpers as roster_of
 from tests.deployment.logs import CTX, INPUT, began, closed, kinds, texts

@@ -11,7 +11,7 @@ from f2ed.core import files
 from f2ed.deployment import helper_store
 from f2ed.deployment.helper_store import HelperStore
 from f2ed.protocol.helpers import JUDGE, MIXER
-from f2ed.protocol.helpers.machine import HelperState
+from f2ed.protocol.helpers.helper_state import HelperState
 from f2ed.protocol.helpers.parted import joined, parted
 from tests.protocol.helpers.federation import Federation, updates
 

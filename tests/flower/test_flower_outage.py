@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import time
 
 import pytest
 from flwr.app import Error, Message
@@ -10,7 +11,7 @@ from flwr.common.constant import ErrorCode
 
 from f2ed import ConfigError, OutageError
 from f2ed.deployment.run_lock import read_state
-from f2ed.flower import attendance, transport
+from f2ed.flower import attendance, node_registry, transport
 from f2ed.records import read
 from tests.flower.fake_grid import model, opened, server
 
@@ -25,6 +26,8 @@ class Clock:
 
     def monotonic(self):
         return self.now
+
+    time = staticmethod(time.time)
 
     def sleep(self, seconds):
         self.now += seconds
@@ -72,6 +75,19 @@ def test_all_nodes_away_for_a_minute_in_round_3_of_50_cost_no_round(federation, 
     ((state, held),) = noted
     assert (state.round, held, state.waiting.startswith("0 of 2 shards can open")) == (3, True, True)
     assert read_state(tmp_path / "run.jsonl")[0].waiting == ""
+
+
+def test_it_says_every_10_s_what_it_waits_for_though_a_node_never_says_who_it_is(
+    federation, clock, caplog, monkeypatch
+):
+    grid, nodes, roster = federation()
+    monkeypatch.setattr(node_registry, "time", clock)
+    nodes[0].tamper = lambda *_: None
+    server(roster, deadline=60, min_deadline=60, wait_for_nodes=90).start(grid, model(), num_rounds=1)
+    said = [each.getMessage() for each in caplog.records if "waiting for" in each.getMessage()]
+    waited = [int(re.search(r"waiting for (\d+) s", each)[1]) for each in said]
+    assert waited[:5] == pytest.approx([10, 20, 30, 40, 50], abs=3)
+    assert "client 0 (client_0): not connected" in said[0]
 
 
 def test_nodes_gone_for_good_end_the_run_in_the_set_time_and_a_rerun_continues(federation, tmp_path, clock):

@@ -10,7 +10,8 @@ from f2ed.protocol.helpers import Answer, Terms
 from f2ed.protocol.helpers import requests as asked
 from f2ed.protocol.helpers.common_steps import begun
 from f2ed.protocol.helpers.envelope import envelope_digest
-from f2ed.protocol.helpers.machine import RoundState, Taken
+from f2ed.protocol.helpers.helper_state import RoundState
+from f2ed.protocol.helpers.machine import Taken
 from f2ed.protocol.helpers.messages import (
     Combined,
     MaskedSum,

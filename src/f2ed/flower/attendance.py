@@ -67,8 +67,16 @@ class Muster:
         `note` is told every 10 s what is waited for, as the log is.
         """
         since = said = time.monotonic()
+
+        def say(there: dict[ClientId, int]) -> None:
+            nonlocal said
+            if (now := time.monotonic()) - said >= _SAY_EVERY:
+                said, missing = now, self._missing(self._number(following), there)
+                _log.warning("f2ed: waiting for %.0f s: %s", now - since, missing)
+                note(finished + 1, missing)
+
         while True:
-            there = self._registry.present()
+            there = self._registry.present(say)
             for client in self._registry.reconnected():
                 self._quarantine.reconnected(client)
             number = self._number(following)
@@ -83,11 +91,7 @@ class Muster:
                     f"too few clients for {now - since:.0f} s: {self._missing(number, there)}. Start the nodes, then "
                     f"run again; with a checkpoint the run continues after round {finished}"
                 )
-            if now - said >= _SAY_EVERY:
-                said = now
-                missing = self._missing(number, there)
-                _log.warning("f2ed: waiting for %.0f s: %s", now - since, missing)
-                note(finished + 1, missing)
+            say(there)
             time.sleep(_POLL)
 
     def _number(self, following: int) -> int:

@@ -7,7 +7,7 @@ that was late or refused says hello again before it is asked for anything else, 
 import os
 import time
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from logging import INFO, WARNING, getLogger
 from typing import NamedTuple
 
@@ -77,14 +77,14 @@ class NodeRegistry:
         self.strangers: dict[int, str] = {}
         """Nodes that are not clients, and why."""
 
-    def present(self) -> dict[ClientId, int]:
+    def present(self, meanwhile: Callable[[dict[ClientId, int]], None] = lambda _: None) -> dict[ClientId, int]:
         """Return the node of every client that takes part now; wait for new nodes once, as long as others needed."""
         self._calls += 1
         self.poll()
         expected = {each.node for each in self._greetings.values()} & self._connected - self._awaited
         self._awaited |= expected
         if expected and self._fruitless < _MAX_FRUITLESS:
-            self._wait_for(expected)
+            self._wait_for(expected, meanwhile)
         return self._there()
 
     @property
@@ -222,7 +222,7 @@ class NodeRegistry:
         pushed = self._connection.push(contents, group=_HELLO, lifetime=self._deadlines.step)
         self._greetings |= {each: _Greeting(node, nonces[node], now, time.time()) for each, node in pushed.items()}
 
-    def _wait_for(self, nodes: set[int]) -> None:
+    def _wait_for(self, nodes: set[int], meanwhile: Callable[[dict[ClientId, int]], None]) -> None:
         """Wait until these have answered, or every client is there, or the others would have answered long ago."""
         since, pause, before = time.monotonic(), _FIRST_PAUSE, len(self._there())
         while nodes & {each.node for each in self._greetings.values()} and len(self._there()) < len(self._roster.keys):
@@ -231,6 +231,7 @@ class NodeRegistry:
             time.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
             self.poll()
+            meanwhile(self._there())
         self._fruitless = 0 if len(self._there()) > before else self._fruitless + 1
 
     def _hear(self, greeting: _Greeting, reply: Message) -> None:

@@ -29,7 +29,7 @@ __all__ = ["Connection", "Deadlines", "LateReply", "Post", "Posted", "Question",
 _log = getLogger("f2ed.flower")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
-_POLLS = 5.0
+_POLLS = 8.0
 """Messages that are asked for in a second, beyond the first few."""
 _GRACE = 10.0
 """A message outlives its latest deadline by this many seconds, so that a late reply is reported as late."""

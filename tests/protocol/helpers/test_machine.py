@@ -22,10 +22,16 @@ def steps(role):
     return sum(party == role for party, _ in it.log)
 
 
+@pytest.mark.parametrize("long", [1 << 16, 64])
 @pytest.mark.parametrize("role", [MIXER, JUDGE])
-def test_a_repeated_request_gets_the_same_bytes(role):
-    """A reply that was lost on the way is given again, at every step, and nothing else changes."""
-    it = small()
+def test_a_repeated_request_gets_the_same_bytes(monkeypatch, role, long):
+    """A reply that was lost on the way is given again, at every step, and nothing else changes.
+
+    Long requests are known by their end; rows come in several requests, of which the last is shorter.
+    """
+    monkeypatch.setattr("f2ed.protocol.helpers.machine._LONG", long)
+    monkeypatch.setattr("f2ed.protocol.helpers.server._BATCH_BYTES", 4 * 8 * SIZE)
+    it = small(relay="full")
 
     def twice(party, request, reply):
         if party == role:

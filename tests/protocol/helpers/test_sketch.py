@@ -50,6 +50,17 @@ def test_the_chunks_in_which_rows_are_read_do_not_matter():
     assert (alone == fold(rows)).all()
 
 
+@pytest.mark.parametrize("columns", [9, 96, 4096])
+def test_no_sum_of_the_largest_words_overflows(columns):
+    """Rows of p, which stands for zero, fold to zero, and a row of p - 1 to that of -1."""
+    rows = np.full((34, 40_000), P, np.uint64)
+    rows[1] = P - 1
+    found = fold(rows, columns=columns)
+    assert not np.delete(found, 1, axis=0).any()
+    ones = fold(np.ones((1, 40_000), np.uint64), columns=columns)
+    assert (found[1] == field.negative(ones)[0]).all()
+
+
 def test_inner_products_are_unbiased():
     rng = np.random.default_rng(2)
     rows = rng.integers(-1000, 1000, (2, 3000))

@@ -12,6 +12,7 @@ from f2ed.protocol.primitives.crypto import (
     derive,
     public_key,
     seal,
+    seal_into,
     sign,
     unseal,
     verify,
@@ -102,6 +103,15 @@ def test_sealing_agrees_with_nists_aes_gcm(monkeypatch):
             assert unseal(key, cipher + tag, associated=associated) == plain
             assert seal(key, plain, associated=associated) == cipher + tag
     assert checked > 300
+
+
+def test_sealing_into_memory_that_is_used_again_gives_the_same_bytes():
+    out = bytearray()
+    for size in (100, 1000, 1000, 0, 7):
+        plain = bytes(range(256)) * 4
+        seal_into(out, bytes(32), bytearray(plain[:size]), associated=b"a")
+        assert out == seal(bytes(32), plain[:size], associated=b"a")
+        assert unseal(bytes(32), memoryview(out), associated=b"a") == plain[:size]
 
 
 def test_ed25519_agrees_with_the_reference_vectors():

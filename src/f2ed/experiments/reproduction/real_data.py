@@ -12,9 +12,20 @@ from f2ed.experiments.reproduction.outcomes import matched
 from f2ed.experiments.reproduction.quoted import fill, logs_of
 from f2ed.records import RunLog
 
-__all__ = ["EXPERIMENTS", "interrupted", "price_of_shards", "real_data_page", "real_data_table"]
+__all__ = [
+    "EXPERIMENTS",
+    "PICTURES",
+    "interrupted",
+    "price_of_shards",
+    "real_data_curves",
+    "real_data_page",
+    "real_data_table",
+]
 
 EXPERIMENTS = ("cifar10", "cifar10_cnn", "shakespeare", "newsgroups", "tabular")
+
+PICTURES = ("cifar10", "cifar10_cnn")
+"""The experiments whose curves are drawn."""
 
 _HEAD = """# Beyond MNIST
 
@@ -73,7 +84,24 @@ def _section(name: str, results: Path) -> str:
     about = fill(f"{file.about} {_rounds(found)} ({command}, on {devices}).{note}")
     notes = (price_of_shards(cells, found), interrupted(cells, found, unfinished))
     caption = "\n".join(map(fill, (_CAPTION, *(each for each in notes if each))))
-    return f"## {file.title}\n\n{about}\n{real_data_table(cells, found).markdown()}\n{caption}"
+    text = f"## {file.title}\n\n{about}\n{real_data_table(cells, found).markdown()}\n{caption}"
+    return f"{text}\n![The rounds of every rule under every attack](figures/{name}.svg)\n" if name in PICTURES else text
+
+
+def real_data_curves(name: str, results: Path) -> dict[str, dict[str, list[list[float]]]]:
+    """Return each seed's accuracy in percent, round by round, for every attack and rule; backdoors also by success."""
+    cells = expand(read(find(Path(name))))
+    found = matched(cells, list(logs_of(results / name)))
+    panels: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
+        if cell.slug not in found:
+            continue
+        attack, rounds = _arm(cell, "attack", "none"), found[cell.slug].rounds
+        title = f"{'no attack' if attack == 'none' else attack}: accuracy"
+        panels[title][_rule(cell)].append([100 * (each.accuracy or 0) for each in rounds])
+        if rounds[-1].success is not None:
+            panels[f"{attack}: success"][_rule(cell)].append([100 * (each.success or 0) for each in rounds])
+    return {title: dict(curves) for title, curves in panels.items()}
 
 
 def _rounds(found: Mapping[str, RunLog]) -> str:
@@ -105,15 +133,16 @@ def real_data_table(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> Table
 def price_of_shards(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> str:
     """Return how far each rule over shards is from plain averaging without an attack, over the seeds that both have."""
     plain = _plain(cells, found)
-    gaps: dict[str, list[float]] = defaultdict(list)
+    gaps: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for cell in cells:
         compared = cell.slug in found and cell.experiment.seed in plain
         if compared and cell.experiment.sharded and cell.experiment.attack is None:
-            gaps[_rule(cell)].append(_gap(found[cell.slug], plain[cell.experiment.seed]))
+            log, other = found[cell.slug], plain[cell.experiment.seed]
+            gaps[_rule(cell)].append((_gap(log, other), _gap(log, other, _LAST)))
     if not gaps:
         return ""
-    told = [f"{rule} {fmean(each):+.1f} ({_seeds(len(each))})" for rule, each in gaps.items()]
-    return f"Without an attack, in points beside plain averaging with the same seeds: {', '.join(told)}."
+    told = "; ".join(f"{rule} {_distance(each)}" for rule, each in gaps.items())
+    return f"Without an attack, in points beside plain averaging with the same seeds: {told}."
 
 
 def interrupted(cells: Sequence[Cell], found: Mapping[str, RunLog], unfinished: Mapping[str, RunLog]) -> str:
@@ -160,6 +189,13 @@ def _gap(log: RunLog, plain: RunLog, rounds: int = 1) -> float:
     """Return the points between two runs, over the last rounds that the first one has."""
     last = len(log.rounds)
     return fmean(_percent(log, at) - _percent(plain, at) for at in range(max(0, last - rounds), last))
+
+
+def _distance(gaps: Sequence[tuple[float, float]]) -> str:
+    """Return the mean of the seeds' distances after the last round, and over the last rounds."""
+    end, over = ([gap[at] for gap in gaps] for at in (0, 1))
+    spread = f", {min(end):+.1f} to {max(end):+.1f}" if len(gaps) > 1 else ""
+    return f"{fmean(end):+.1f} ({_seeds(len(gaps))}{spread}), over the last {_LAST} rounds {fmean(over):+.1f}"
 
 
 def _seeds(count: int) -> str:

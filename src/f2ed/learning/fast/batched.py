@@ -246,6 +246,9 @@ class _Recording:
             training.step(*self._batch)
         for part, value in zip(changing, before, strict=True):
             part.copy_(value)
+        # What the warm-up used is of no use to the recording, which has memory of its own: as much again.
+        del before
+        torch.cuda.empty_cache()
 
     def begin(self) -> None:
         """Let the recording's stream wait for what was launched before."""

@@ -7,16 +7,9 @@ import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.protocol.helpers.envelope import check_envelope, envelope_digest, open_envelope
+from f2ed.protocol.helpers.helper_state import Accepted, HelperState, RoundState
 from f2ed.protocol.helpers.keys import PairKeys, check_openings, joint_seed, make_opening, party_key, seed_commitment
-from f2ed.protocol.helpers.machine import (
-    Accepted,
-    Helper,
-    HelperState,
-    RoundState,
-    StaleStateError,
-    StepInput,
-    end_round,
-)
+from f2ed.protocol.helpers.machine import Helper, StaleStateError, StepInput, end_round
 from f2ed.protocol.helpers.messages import Accusation, Envelope, Opening, Revealed, SignedSet, Vote
 from f2ed.protocol.helpers.requests import AskOpening, AskReveal, AskSet, AskVote, Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, Role, Terms, bind, check, lasting

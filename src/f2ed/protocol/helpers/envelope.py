@@ -90,7 +90,8 @@ def make_upload(
         bytes(64),
     )
     envelope = _signed(unsigned_, signing_key)
-    return Upload(envelope, seal(_part(roots[0], b"row"), row, associated=_associated(context, client)))
+    sealed_row = seal(_part(roots[0], b"row"), row, associated=_associated(context, client))
+    return Upload(envelope, memoryview(sealed_row))
 
 
 def check_envelope(envelope: Envelope, terms: Terms, context: bytes, roster: Mapping[ClientId, bytes]) -> None:
@@ -150,7 +151,9 @@ def _masked(numbers: npt.NDArray[np.int64], context: bytes, client: ClientId, se
     return row
 
 
-def _unsealed(envelope: Envelope, role: Role, key: HybridKey, context: bytes, what: bytes, sealed: bytes) -> bytes:
+def _unsealed(
+    envelope: Envelope, role: Role, key: HybridKey, context: bytes, what: bytes, sealed: bytes | memoryview
+) -> bytes:
     ciphertext = envelope.ciphertexts[ROLES.index(role)]
     public = key.public
     transcript = _transcript(role, envelope.client, envelope.exchange, (public.exchange, public.kem), ciphertext)

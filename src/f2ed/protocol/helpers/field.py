@@ -30,6 +30,7 @@ __all__ = [
     "gram",
     "negative",
     "pack",
+    "packed",
     "product",
     "reduce",
     "small_product",
@@ -53,9 +54,12 @@ _INNER = 2048
 _MOST_FILLED = 1 << 19
 
 
-def fold_top(words: Elements) -> None:
-    """Bring any words below 2^61 + 8, in place; they stand for the same elements."""
-    high = words >> _BITS
+def fold_top(words: Elements, scratch: Elements | None = None) -> None:
+    """Bring any words below 2^61 + 7, in place; they stand for the same elements.
+
+    The sum of two words that are at most p is then at most p again. `scratch` is memory of the same shape.
+    """
+    high = np.right_shift(words, _BITS, out=scratch)
     words &= _P
     words += high
 
@@ -151,6 +155,11 @@ def small_product(rows: Elements, small: npt.NDArray[np.int8]) -> Elements:
 def pack(words: Elements) -> bytes:
     """Return reduced words as bytes, 8 each, little-endian."""
     return np.ascontiguousarray(words, "<u8").tobytes()
+
+
+def packed(words: Elements) -> memoryview:
+    """Return reduced words as `pack` does, without a copy where they lie so already."""
+    return np.ascontiguousarray(words, "<u8").view(np.uint8).data
 
 
 def unpack(data: bytes | memoryview, *shape: int) -> Elements:

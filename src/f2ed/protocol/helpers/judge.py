@@ -22,17 +22,9 @@ from f2ed.protocol.helpers.common_steps import (
     vote,
 )
 from f2ed.protocol.helpers.field import Elements, add, element_at, elements, pack, unpack
+from f2ed.protocol.helpers.helper_state import Accepted, HelperState, RoundState
 from f2ed.protocol.helpers.keys import BLAME, mask_key
-from f2ed.protocol.helpers.machine import (
-    Accepted,
-    Answer,
-    Helper,
-    HelperState,
-    Machine,
-    RoundState,
-    StepInput,
-    run_step,
-)
+from f2ed.protocol.helpers.machine import Answer, Helper, Machine, StepInput, run_step
 from f2ed.protocol.helpers.mean import blamed_rows
 from f2ed.protocol.helpers.messages import Combined, Strikes, Weighed
 from f2ed.protocol.helpers.requests import (

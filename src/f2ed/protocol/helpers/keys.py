@@ -5,7 +5,7 @@ from typing import final
 from f2ed.core.errors import PeerError, Refusal
 from f2ed.protocol.helpers.messages import Opening
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms
-from f2ed.protocol.primitives.crypto import derive, digest, seal, sign, unseal, verify
+from f2ed.protocol.primitives.crypto import derive, digest, seal, seal_into, sign, unseal, verify
 from f2ed.protocol.primitives.fields import fields, unsigned
 from f2ed.protocol.primitives.hybrid import HybridKey, PublicKeys, check_public_keys
 from f2ed.protocol.sharding import ClientId
@@ -125,7 +125,12 @@ class PairKeys:
         """Seal the only message of this step to another party."""
         return seal(self._step_key(self._role, to, step), plain, associated=self._associated(self._role, to, step))
 
-    def unseal(self, sender: Role, step: bytes, sealed: bytes) -> bytes:
+    def seal_into(self, out: bytearray, to: Role, step: bytes, plain: bytes | bytearray) -> None:
+        """Seal as `seal` does, into memory that is used again."""
+        associated = self._associated(self._role, to, step)
+        seal_into(out, self._step_key(self._role, to, step), plain, associated=associated)
+
+    def unseal(self, sender: Role, step: bytes, sealed: bytes | memoryview) -> bytes:
         """Open what another party sealed at this step."""
         associated = self._associated(sender, self._role, step)
         try:

@@ -18,19 +18,17 @@ from typing import NamedTuple, TypeAlias, cast, final
 import msgspec
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
-from f2ed.protocol.helpers.messages import Message, Opening, Refused, decode, write
+from f2ed.protocol.helpers.helper_state import HelperState
+from f2ed.protocol.helpers.messages import Message, Refused, decode, write
 from f2ed.protocol.helpers.requests import Request
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, Role, Terms
 from f2ed.protocol.primitives.crypto import KEY_BYTES
 from f2ed.protocol.sharding import ClientId
 
 __all__ = [
-    "Accepted",
     "Answer",
     "Helper",
-    "HelperState",
     "Machine",
-    "RoundState",
     "StaleStateError",
     "StepInput",
     "Taken",
@@ -42,6 +40,9 @@ __all__ = [
     "run_step",
     "store",
 ]
+
+_LONG = 1 << 16
+"""Bytes of a request up to which all of it is hashed."""
 
 
 @final
@@ -68,87 +69,6 @@ class Helper(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Show everything but the private key."""
         return f"Helper({self.role}, operator={self.operator!r}, job={self.job!r}, signing_key=<secret>)"
-
-
-class _Redacted(msgspec.Struct, frozen=True, array_like=True):
-    def __repr__(self) -> str:
-        """Show the type alone."""
-        return f"{type(self).__name__}(…)"
-
-
-@final
-class Accepted(_Redacted, frozen=True):
-    """A client whose envelope this helper accepted, with the seeds that were in it."""
-
-    client: ClientId
-    envelope: bytes
-    row: bytes
-    mixer: bytes
-    server: bytes
-
-
-@final
-class RoundState(_Redacted, frozen=True, kw_only=True):
-    """A helper in a round."""
-
-    terms: Terms
-    context: bytes
-    step: int = 0
-    """The step that was answered last."""
-    seed: bytes = b""
-    """Of its keys; erased with the round."""
-    half: bytes = b""
-    """Its half of the joint seed."""
-    openings: tuple[Opening, ...] = ()
-    accepted: tuple[Accepted, ...] = ()
-    """In the order of their ids: first all that were accepted, then the set."""
-    clients: bytes = b""
-    """The digest of the set, once it is signed."""
-    joint: bytes = b""
-    masked: bytes = b""
-    """The mixer: sketches of the masked rows."""
-    wanted: tuple[ClientId, ...] = ()
-    """The mixer: rows that are still to be checked."""
-    batches: int = 0
-    matrix: bytes = b""
-    """The judge: the Gram matrix with its masked row 0, then test values."""
-    tests: bytes = b""
-    weights: bytes = b""
-    """The random combination."""
-    combined: bytes = b""
-    """The judge: the combination of the masks."""
-    kept: tuple[ClientId, ...] = ()
-    blame: tuple[bytes, ...] = ()
-    """The mixer: the keys of a blame step, after its seeds are erased."""
-    replies: tuple[tuple[bytes, bytes], ...] = ()
-    """SHA-256 of the requests of this round, and the replies."""
-
-
-@final
-class HelperState(_Redacted, frozen=True, kw_only=True):
-    """All that a helper remembers of one job under one policy."""
-
-    policy: bytes
-    job: str
-    mark: tuple[int, ...] = ()
-    """The latest (epoch, round) that was begun; neither it nor an earlier one begins again."""
-    before: tuple[int, ...] = ()
-    """The mark before that one."""
-    seen: tuple[int, ...] = ()
-    """The latest (epoch, round) that the other helper was seen to open."""
-    lasting: bytes = b""
-    """The digest of what the first terms said; later ones must say the same."""
-    kept: tuple[ClientId, ...] | None = None
-    """The last survivors of the epoch."""
-    struck: tuple[ClientId, ...] = ()
-    """Who is out for the epoch."""
-    round: RoundState | None = None
-    apart: bytes = b""
-    """The digest of the round under way, where it is stored apart from this."""
-    stale: bool = False
-    """Whether the other helper has shown that this is an old copy: then nothing is answered any more."""
-    unshown: int = 0
-    """The mixer: how often the server did not show the rows that were to be checked; one less every epoch."""
 
 
 class StaleStateError(Refusal):
@@ -266,7 +186,7 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
     try:
         state = load(stored, helper)
         message = cast("Request", decode(tuple(machine), request))
-        name = hashlib.sha256(request).digest()  # Once: a request may hold many masked rows.
+        name = _name(request)
         if state.round and (answered := dict(state.round.replies).get(name)):
             return Answer(stored, answered)
         place = _check_order(machine, state, message, helper)
@@ -284,6 +204,15 @@ def run_step(machine: Machine, helper: Helper, stored: bytes, request: bytes, *,
         now = msgspec.structs.replace(now, replies=(*now.replies, (name, written)))
         after = msgspec.structs.replace(after, round=now)
     return Answer(store(after), written, taken=Taken(message, state, after, reply))
+
+
+def _name(request: bytes) -> bytes:
+    """Return what a request is known by, should it be repeated.
+
+    A long one ends with what authenticates all of it. Another one of the same name would get the reply of the first.
+    """
+    ending = request if len(request) <= _LONG else request[-_LONG:] + len(request).to_bytes(8, "big")
+    return hashlib.sha256(ending).digest()
 
 
 def _check_order(machine: Machine, state: HelperState, message: Request, helper: Helper) -> int:

@@ -96,7 +96,7 @@ class Upload(Message, frozen=True, tag="upload"):
     """A client's envelope, and its masked row sealed to the server."""
 
     envelope: Envelope
-    row: Blob
+    row: memoryview
 
 
 @final

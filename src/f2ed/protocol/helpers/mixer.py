@@ -19,8 +19,9 @@ from f2ed.protocol.helpers.common_steps import (
 )
 from f2ed.protocol.helpers.field import Elements, add, elements, pack, unpack
 from f2ed.protocol.helpers.guard import admit, check_struck
+from f2ed.protocol.helpers.helper_state import HelperState, RoundState
 from f2ed.protocol.helpers.keys import BLAME, SHOWN, sealed_with
-from f2ed.protocol.helpers.machine import Answer, Helper, HelperState, Machine, RoundState, StepInput, run_step
+from f2ed.protocol.helpers.machine import Answer, Helper, Machine, StepInput, run_step
 from f2ed.protocol.helpers.messages import MaskedSum, Message, RowsWanted, SealedShares, ShownValues, Strikes
 from f2ed.protocol.helpers.requests import (
     AskCombination,
@@ -205,14 +206,14 @@ def _chosen(now: RoundState, entropy: bytes, unshown: int) -> tuple[ClientId, ..
     return tuple(sorted(clients[place] for place in order[:count]))
 
 
-def _read_rows(plain: bytes) -> tuple[tuple[ClientId, bytes], ...]:
+def _read_rows(plain: bytes) -> tuple[tuple[ClientId, memoryview], ...]:
     try:
-        return msgspec.msgpack.decode(plain, type=tuple[tuple[int, bytes], ...])
+        return msgspec.msgpack.decode(plain, type=tuple[tuple[int, memoryview], ...])
     except msgspec.DecodeError as error:
         raise PeerError(f"masked rows that cannot be read: {error}") from None
 
 
-def _check_rows(now: RoundState, rows: tuple[tuple[ClientId, bytes], ...]) -> None:
+def _check_rows(now: RoundState, rows: tuple[tuple[ClientId, memoryview], ...]) -> None:
     places = {each.client: place for place, each in enumerate(now.accepted)}
     for client, row in rows:
         if not same(row_digest(row), now.accepted[places[client]].row):

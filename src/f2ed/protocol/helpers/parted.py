@@ -7,7 +7,7 @@ its digest: a round that is lost, or another one, is over, and nothing is answer
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.protocol.helpers.machine import HelperState, RoundState
+from f2ed.protocol.helpers.helper_state import HelperState, RoundState
 from f2ed.protocol.primitives.crypto import digest, same
 
 __all__ = ["joined", "named_round", "parted"]

@@ -95,7 +95,7 @@ class AskShares(Request, frozen=True, tag="ask-shares"):
 class AskRows(Request, frozen=True, tag="ask-rows"):
     """To the mixer: the masked rows that it wants to check."""
 
-    sealed: Blob
+    sealed: memoryview
 
 
 @final

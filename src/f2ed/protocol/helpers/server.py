@@ -17,7 +17,7 @@ from f2ed.protocol.helpers import messages as m
 from f2ed.protocol.helpers import requests as ask
 from f2ed.protocol.helpers.common_steps import checked_signature
 from f2ed.protocol.helpers.envelope import check_envelope, envelope_digest, open_envelope, open_row
-from f2ed.protocol.helpers.field import pack, unpack
+from f2ed.protocol.helpers.field import packed, unpack
 from f2ed.protocol.helpers.guard import admit, check_struck
 from f2ed.protocol.helpers.keys import (
     Openings,
@@ -191,12 +191,13 @@ def _mixer_shares(
     if not set(wanted) <= set(rows.clients) or list(wanted) != sorted(set(wanted)):
         raise PeerError("the mixer wants masked rows that are not in the set, or one of them twice")
     batch = max(1, _BATCH_BYTES // (8 * task.terms.coordinates))
+    plain, sealed, encode_into = bytearray(), bytearray(), msgspec.msgpack.Encoder().encode_into
     for number in range(-(-len(wanted) // batch)):
         some = wanted[number * batch : (number + 1) * batch]
-        plain = msgspec.msgpack.encode(
-            tuple((client, pack(task.rows.read(client, 0, task.terms.coordinates))) for client in some)
-        )
-        rows_sent = m.write(ask.AskRows(pairs.seal(MIXER, rows_step(number), plain)))
+        read = tuple((client, packed(task.rows.read(client, 0, task.terms.coordinates))) for client in some)
+        encode_into(read, plain)
+        pairs.seal_into(sealed, MIXER, rows_step(number), plain)
+        rows_sent = m.write(ask.AskRows(memoryview(sealed)))
         found = yield from _talk({MIXER: rows_sent}, lambda _, reply: m.decode(_ROWS_REPLIES, reply), "rows")
         reply = found[MIXER]
         if isinstance(reply, m.Refused):

@@ -94,7 +94,8 @@ class ServerRows:
     def add_up(self, kept: Sequence[ClientId], mask: Elements) -> Elements:
         """Return the sum of the survivors' updates, given the mixer's part of it."""
         streams = [Keystream(mask_key(self._context, client, SERVER, self._seeds[client])) for client in kept]
-        total, part = mask.copy(), np.empty(min(_CHUNK, len(mask)), np.uint64)
+        total = mask.copy()
+        part, scratch = np.empty((2, min(_CHUNK, len(mask))), np.uint64)
         for start in range(0, len(total), _CHUNK):
             block = total[start : start + _CHUNK]
             some = part[: len(block)]
@@ -103,7 +104,7 @@ class ServerRows:
                 block += some
                 block += self._store.read(client, start, start + len(block))
                 if number % 3 == 2:
-                    fold_top(block)
+                    fold_top(block, scratch[: len(block)])
             block[:] = reduce(block)
         return total
 

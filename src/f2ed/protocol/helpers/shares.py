@@ -87,15 +87,14 @@ def expanded(context: bytes, seeds: Sequence[tuple[ClientId, Sequence[tuple[Role
     streams = [[Keystream(mask_key(context, client, *each)) for each in several] for client, several in seeds]
 
     def fill(rows: slice, columns: slice, out: Elements) -> None:
-        part = np.empty(columns.stop - columns.start, np.uint64)
+        part, scratch = np.empty((2, columns.stop - columns.start), np.uint64)
         for place, row in enumerate(range(rows.start, rows.stop)):
             first, *others = streams[row]
             expand(first, out[place])
             for other in others:
                 expand(other, part)
                 out[place] += part
-                fold_top(out[place])
-                np.minimum(out[place], out[place] - np.uint64(P), out=out[place])
+                fold_top(out[place], scratch)
 
     return fill
 
@@ -159,7 +158,7 @@ def sum_masks(context: bytes, seeds: Sequence[tuple[ClientId, Role, bytes]], len
     """Return the sum of expanded seeds, [length], reduced."""
     streams = [Keystream(mask_key(context, client, role, seed)) for client, role, seed in seeds]
     total = np.zeros(length, np.uint64)
-    part = np.empty(min(_CHUNK, length), np.uint64)
+    part, scratch = np.empty((2, min(_CHUNK, length)), np.uint64)
     for start in range(0, length, _CHUNK):
         block = total[start : start + _CHUNK]
         mask = part[: len(block)]
@@ -167,7 +166,7 @@ def sum_masks(context: bytes, seeds: Sequence[tuple[ClientId, Role, bytes]], len
             expand(stream, mask)
             block += mask
             if number % 7 == 6:
-                fold_top(block)
+                fold_top(block, scratch[: len(block)])
         block[:] = reduce(block)
     return total
 

@@ -7,7 +7,8 @@ within a segment, or fills whole segments with (p ± 1)/2, which its own negativ
 `docs/helpers.md` has the proof.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from math import isqrt
 from typing import NamedTuple, final
 
@@ -26,7 +27,7 @@ MAX_COORDINATES = 1 << 26
 MIN_WIDTH = 3
 
 _CHUNK = 1 << 13
-_BATCH = 8
+_BATCH = 32
 _P = np.uint64(P)
 
 Fill = Callable[[slice, slice, Elements], None]
@@ -70,19 +71,25 @@ class Sketch:
         """Return the sketches [rows, columns] of rows that `fill` writes, chunk by chunk; one pass."""
         out = np.zeros((rows, self.foldings, self.width), np.uint64)
         foldings = [self._folding(number) for number in range(self.foldings)]
-        block, signed = np.empty((2, min(_BATCH, rows), min(_CHUNK, self.coordinates)), np.uint64)
+        block = np.empty((min(_BATCH, rows), min(_CHUNK, self.coordinates)), np.uint64)
+        scratch = np.empty((len(block), self.width), np.uint64)
+        collected = [0] * self.foldings
         for start in range(0, self.coordinates, _CHUNK):
             stop = min(start + _CHUNK, self.coordinates)
-            masks = [_sign_masks(each.signs, stop - start) for each in foldings]
-            places = [list(self._places(each, start, stop)) for each in foldings]
+            signs = [_sign_masks(each.signs, stop - start) for each in foldings]
+            # In place: each mask leads from the signs of one folding to those of the next.
+            masks = [signs[0], *(one ^ other for one, other in pairwise(signs))]
+            pieces = []
+            for number, each in enumerate(foldings):
+                found, collected[number] = _pieces(self._places(each, start, stop), collected[number])
+                pieces.append(found)
             for first in range(0, rows, _BATCH):
                 batch = slice(first, min(first + _BATCH, rows))
                 words = block[: batch.stop - first, : stop - start]
                 fill(batch, slice(start, stop), words)
-                flipped = signed[: batch.stop - first, : stop - start]
-                for number, (mask, where) in enumerate(zip(masks, places, strict=True)):
-                    np.bitwise_xor(words, mask, out=flipped)
-                    _add_pieces(out[batch, number], flipped, where)
+                for number, mask in enumerate(masks):
+                    np.bitwise_xor(words, mask, out=words)
+                    _add_pieces(out[batch, number], words, pieces[number], scratch[: len(words)])
         return reduce(out).reshape(rows, self.columns)
 
     def _folding(self, number: int) -> _Folding:
@@ -96,14 +103,14 @@ class Sketch:
         signs = Keystream(derive(self._seed, salt=b"", info=fields(b"f2ed helpers signs", unsigned(number))))
         return _Folding(int(drawn[0]), drawn[1:], signs)
 
-    def _places(self, folding: _Folding, start: int, stop: int) -> Iterator[tuple[slice, slice]]:
-        """Yield which columns of a chunk go to which buckets, as pairs of slices; one segment has at most three."""
+    def _places(self, folding: _Folding, start: int, stop: int) -> Iterator[tuple[int, slice, slice]]:
+        """Yield which columns of a chunk go to which buckets, with their segment, which has two pieces at most."""
         at = start
         while at < stop:
             segment, position = divmod(at + folding.phase, self.width)
             bucket = (position + int(folding.offsets[segment])) % self.width
             length = min(stop - at, self.width - position, self.width - bucket)
-            yield slice(at - start, at - start + length), slice(bucket, bucket + length)
+            yield segment, slice(at - start, at - start + length), slice(bucket, bucket + length)
             at += length
 
 
@@ -126,8 +133,30 @@ def _sign_masks(stream: Keystream, count: int) -> Elements:
     return (np.uint64(0) - flips) & _P
 
 
-def _add_pieces(out: Elements, words: Elements, where: list[tuple[slice, slice]]) -> None:
-    for number, (columns, buckets) in enumerate(where):
-        if number % LAZY == 0:
-            fold_top(out)
-        out[:, buckets] += words[:, columns]
+class _Piece(NamedTuple):
+    columns: slice
+    buckets: slice
+    full: bool
+    """Whether the buckets must be reduced before they collect more."""
+
+
+def _pieces(places: Iterable[tuple[int, slice, slice]], collected: int) -> tuple[list[_Piece], int]:
+    """Return the pieces of a chunk, given how many segments were collected before it, and how many are after it.
+
+    A segment adds at most one word to a bucket, since it is only rotated; a part of one counts as a whole.
+    """
+    pieces, before = [], -1
+    for segment, columns, buckets in places:
+        full = segment != before and collected == LAZY
+        collected = (0 if full else collected) + (segment != before)
+        pieces.append(_Piece(columns, buckets, full))
+        before = segment
+    return pieces, collected
+
+
+def _add_pieces(out: Elements, words: Elements, pieces: list[_Piece], scratch: Elements) -> None:
+    for piece in pieces:
+        if piece.full:
+            fold_top(out, scratch)
+        there = out[:, piece.buckets]
+        np.add(there, words[:, piece.columns], out=there)

@@ -90,8 +90,8 @@ def spoiled(request):
     """Yield wrong versions of a request."""
     for name in type(request).__struct_fields__:
         value = getattr(request, name)
-        if isinstance(value, bytes) and value and name != "model":
-            yield f"a byte of {name} changed", replace(request, **{name: bytes([value[0] ^ 1]) + value[1:]})
+        if isinstance(value, bytes | memoryview) and value and name != "model":
+            yield f"a byte of {name} changed", replace(request, **{name: bytes([value[0] ^ 1]) + bytes(value[1:])})
     if isinstance(request, ask.AskOpening):
         yield "another operator", replace(request, terms=replace(request.terms, operators=("A", "X", "Y")))
     if isinstance(request, ask.AskSet):
