@@ -64,7 +64,8 @@ def _fashion(ends: Mapping[str, Sequence[Panel]]) -> str:
 
 def _mpa(ends: Sequence[Panel], logs: Iterable[RunLog]) -> str:
     return f"""**MPA.** On MNIST with shards FilterL2 ends at {ended(ends, "mnist", "MPA (released)")} %, with a
-        fence at {ended(ends, "mnist", "MPA (released)", FENCED)} %: with some seeds one of the ten images is classified as the attackers want, a step of 10 points. {_own_mistake(logs)} The
+        fence at {ended(ends, "mnist", "MPA (released)", FENCED)} %: with some seeds one of the ten images is
+        classified as the attackers want, a step of 10 points. {_own_mistake(logs)} The
         image is shown with rows and columns exchanged. Averaging on Fashion-MNIST with shards loses
         {ended(ends, FASHION, "MPA (released)", "Mean")} % of the images here, and
         {recorded("fig2", "MPA", "Mean")} % in the released log. The authors' attack changed many times, and the
@@ -94,7 +95,8 @@ def _few_classes(ends: Sequence[Panel], results: Path) -> str:
     below = max(reached, default=1.0) < stated("fig5", "mnist", OURS)["KA"]
     return f"""**Three classes per client, KA.** The text says {says("fig5", "mnist", "KA")}.
         {"No rule reaches it here." if below else ""} FilterL2 ends at {ended(ends, "mnist", "KA (released)")}, with a
-        fence at {ended(ends, "mnist", "KA (released)", FENCED)}, the released FilterL2, run here, at {theirs}, ours with the released contamination at {small}, and averaging at
+        fence at {ended(ends, "mnist", "KA (released)", FENCED)}, the released FilterL2, run here, at {theirs}, ours
+        with the released contamination at {small}, and averaging at
         {mean}. Ten attackers can contaminate ten of 25 shards, which ours assumes; the released one assumes a tenth of
         the shards. So ours rejects more of them, including honest ones when clients have few classes: {honest} without
         an attack, against {honest_mean} for averaging. The benefit shows under MRA (shard): {replaced_theirs} % success
