@@ -32,8 +32,8 @@ PASSED = b"."
 LIMIT = 8 * 2**30
 """Bytes of memory of a fork."""
 SCRATCH = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"mutants-{os.getpid()}"  # noqa: S108
-SPARE = 10.0
-"""Seconds more than ten times what a test takes, before it counts as hanging."""
+SPARE, PATIENCE = 10.0, 6.0
+"""Seconds more than ten times what a test takes, before it counts as hanging: of CPU time, or so many times longer."""
 
 
 def run(mutants: list[Mutant], limits: Limits) -> None:
@@ -111,7 +111,9 @@ class Forks:
         began = time.monotonic()
         items = [self.items[each] for each in job.tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
-            signal.alarm(int(SPARE + 10 * self.reports.get(item.nodeid, {}).get("seconds", 6)))
+            limit = SPARE + 10 * self.reports.get(item.nodeid, {}).get("seconds", 6)
+            signal.setitimer(signal.ITIMER_PROF, limit)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE * limit)
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             forget()
             os.write(self.child, PASSED)  # type: ignore[arg-type]

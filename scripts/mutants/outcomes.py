@@ -43,4 +43,4 @@ def ending(code: int, *, whole: bool) -> str:
     """Return how a mutant ended whose tests ended with this exit status; `whole`: they were all that reach it."""
     if code == 0:
         return "survived" if whole else "open"
-    return "timeout" if code == -signal.SIGALRM else "killed"
+    return "timeout" if code in {-signal.SIGALRM, -signal.SIGPROF} else "killed"

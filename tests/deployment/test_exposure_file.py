@@ -39,6 +39,25 @@ def test_a_new_federation_of_the_same_people_does_not_begin_at_zero(tmp_path):
     mine.follow(first, KEYS[0])
 
 
+def test_the_share_that_counts_is_that_of_the_node_itself(tmp_path):
+    """One of four people was in another group of four before; the sums say more of this one than of its companions."""
+    first = federation("first", shards=1, keys=KEYS[:4])
+    second = federation("second", shards=1, keys=[KEYS[0], KEYS[4], KEYS[5], KEYS[6]], accepted=("leak",))
+    for key, refused in ((KEYS[0], True), (KEYS[3], False)):
+        mine = Exposure(tmp_path / key.hex())
+        mine.follow(second, key)
+        if refused:
+            with pytest.raises(Refusal, match="in any federation, determine"):
+                mine.follow(first, key)
+        else:
+            mine.follow(first, key)
+
+
+def test_a_node_that_waits_for_a_group_is_exposed_to_nothing(tmp_path):
+    Exposure(tmp_path).follow(federation("first"), public_key(bytes([99]) * 32))
+    assert (tmp_path / "exposure").exists()
+
+
 def test_where_the_leak_is_accepted_it_is_followed_and_remembered(tmp_path):
     mine, first = Exposure(tmp_path), federation("first")
     mine.follow(federation("risky", seed=other_groups(first).draw.value, accepted=("leak",)), KEYS[0])

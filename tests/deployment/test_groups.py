@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from f2ed.core.errors import ConfigError, Refusal
 from f2ed.deployment.roster import Entry, Gone, Grouping, Roster, check_groups, check_step, revised, round_task, signed
 from f2ed.deployment.roster import draw as draw_module
-from f2ed.deployment.roster.groups import leak_bound
+from f2ed.deployment.roster.groups import check_leak, leak_bound
+from f2ed.deployment.roster.parts import Group
 from f2ed.protocol.aggregation import terms_of
 from f2ed.protocol.secagg import public_key
 from f2ed.protocol.sharding import Batches, EveryKRounds, EveryRound, chain_link
@@ -47,6 +48,7 @@ def moved(roster, *, leave=(), join=()):
 
 FIRST = close(draft(12), shards=3)
 """Three shards of four, each a group."""
+STAYED = (4, 5, 6, 7, 8, 9)
 FOUR_MORE = close(moved(FIRST, join=range(12, 16)))
 """A fourth group, of newcomers."""
 
@@ -68,6 +70,23 @@ def test_where_dropouts_are_tolerated_a_shard_is_a_union_of_groups_of_four():
     for shard, members in enumerate(roster.assignment(0).shards):
         groups = groups_in(roster, shard)
         assert tuple(sorted(client for group in groups for client in group)) == members
+
+
+def test_pairs_are_groups_too():
+    """A sum that tears a pair would be as bad as one that tears a larger group."""
+    roster = close(draft(12), shards=2, mode="dropout-tolerant", group_size=2, accepted=["differences", "leak", "pool"])
+    assert {len(group) for group in groups_in(roster, 0)} == {2}
+
+
+def test_those_who_came_and_left_may_collude_and_the_worst_client_counts():
+    """Two sums of eight differ in 0 and 1, who left, and 2 and 3, who came: with one of each, the others are bare."""
+    every = [Group(index, 1, members, (1,) * 8) for index, members in enumerate(((0, 1, *STAYED), (2, 3, *STAYED)))]
+    mixed = replace(FIRST, history=(every[0],), groups=(every[1],), colluders=1)
+    check_leak(replace(mixed, grouping=replace(mixed.grouping, malicious=1)))
+    with pytest.raises(
+        Refusal, match=r"2 colluders, of whom 1 .* determine 0\.54 of the update of client_[0-3],.* 0\.50"
+    ):
+        check_leak(replace(mixed, grouping=replace(mixed.grouping, malicious=2)))
 
 
 def test_more_colluders_take_larger_groups():

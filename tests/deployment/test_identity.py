@@ -1,13 +1,17 @@
 """A node's identity, from plain mappings: no network engine is involved."""
 
 import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from f2ed.core.errors import ConfigError, PeerError, Refusal
+from f2ed.deployment.encrypted_key import ENTROPY
 from f2ed.deployment.identity import identify, is_test, key_store, roster_from
-from f2ed.deployment.keyfiles import write_pair
+from f2ed.deployment.keyfiles import Encryption, read_private, write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
 from f2ed.deployment.state_store import FileStore, Kept
 from f2ed.protocol.secagg import public_key
@@ -45,6 +49,32 @@ def test_a_node_finds_itself_on_the_roster_by_its_key(node_config, tmp_path):
     with identified(node_config).store.open("job") as desk:
         assert desk.read() == Kept(b"state", b"model")
     assert (tmp_path / "mine.state").is_dir()
+
+
+def test_an_encrypted_key_is_opened_with_the_passphrase_that_the_settings_name(node_config, tmp_path):
+    key = read_private(tmp_path / "mine.key")
+    write_pair(tmp_path / "sealed.key", key, Encryption(b"correct horse battery", bytes(ENTROPY)))
+    (tmp_path / "words").write_text("correct horse battery\n", "utf-8")
+    (tmp_path / "words").chmod(0o600)
+    sealed = node_config | {"f2ed-key": str(tmp_path / "sealed.key")}
+    assert identified(sealed | {"f2ed-passphrase": f"file:{tmp_path / 'words'}"}).signing_key == key
+    with pytest.raises(ConfigError, match="passphrase"):
+        identified(sealed)
+
+
+@pytest.mark.parametrize("zone", ["Etc/GMT+12", "Etc/GMT-12"])
+def test_a_day_is_that_of_utc_wherever_the_node_is(node_config, monkeypatch, zone):
+    """In one of both zones another day is written on the calendar at any time."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    before = datetime.now(UTC).date().isoformat()
+    try:
+        identified(node_config)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    (path,) = Path(node_config["f2ed-keys"]).parent.rglob("*.pin")
+    assert before <= msgspec.json.decode(path.read_bytes())["day"] <= datetime.now(UTC).date().isoformat()
 
 
 @pytest.mark.parametrize("missing", ["f2ed-key", "f2ed-roster", "f2ed-authority"])

@@ -28,6 +28,18 @@ def test_a_round_is_spent_once_and_on_disk_with_its_folder(mark, monkeypatch):
     assert mark.last() == 3
 
 
+def test_the_first_rounds_are_those_that_the_roster_was_signed_for(tmp_path):
+    mark = RoundMark(tmp_path / "a.rounds", 5, 10)
+    with pytest.raises(Refusal, match="round 4 is before round 5, the first one"):
+        mark.check(4)
+    with pytest.raises(Refusal, match="round 15 is beyond round 14"):
+        mark.check(15)
+    mark.check(5)
+    mark.spend(14)
+    with pytest.raises(Refusal, match="round 25 is beyond round 24"):
+        mark.check(25)
+
+
 def test_to_check_spends_nothing(mark):
     mark.check(9)
     assert mark.last() == -1

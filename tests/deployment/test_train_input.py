@@ -77,6 +77,12 @@ def test_settings_have_one_digest_each(one, other):
     assert (run_digest(one) == run_digest(other)) == (exact(one) == exact(other))
 
 
+def test_signs_bytes_and_the_ends_of_numbers_count():
+    values = [0, 1, -1, 255, -(2**63), 2**64 - 1, -127, b"", b"1", "1", "", "-1", True, 1.0, -0.0, 0.0, [b"1"], ["1"]]
+    assert [exact(plain_settings({"k": value})) for value in values] == [exact({"k": value}) for value in values]
+    assert len({run_digest({"k": value}) for value in values}) == len(values)
+
+
 @given(settings)
 def test_plain_settings_are_the_settings(config):
     assert exact(plain_settings(config)) == exact(config)

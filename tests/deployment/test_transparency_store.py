@@ -1,6 +1,9 @@
 """The file of a log survives crashes, grows by whole lines and is continued in the next file."""
 
 import os
+import stat
+import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -132,6 +135,27 @@ def test_a_crash_while_a_file_is_renamed_loses_nothing(federation):
     log = federation.written()
     log.path.rename(log.path.with_suffix(".000001.log"))
     assert log.append(began(9)).seq == 8
+
+
+def test_only_its_user_reads_a_log(federation):
+    log = federation.log(most_bytes=2000)
+    for round_ in range(5):
+        log.append(began(round_))
+    found = {stat.S_IMODE(path.stat().st_mode) for path in federation.folder.glob("a*.log")}
+    assert found == {0o600}
+
+
+@pytest.mark.parametrize("zone", ["Etc/GMT+12", "Etc/GMT-12"])
+def test_times_are_those_of_utc_wherever_the_node_is(federation, monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        line = federation.log().append()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    written = datetime.strptime(line.at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert abs((datetime.now(UTC) - written).total_seconds()) < 3600
 
 
 def test_the_secret_is_not_shown(federation):

@@ -83,6 +83,7 @@ FALSE = {
     "nobody": lambda blame: {"blame": msgspec.structs.replace(blame, clients=())},
     "another round": lambda _: {"ctx": bytes(32)},
     "a shard that is not there": lambda _: {"shard": 7},
+    "the shard after the last": lambda _: {"shard": 1},
 }
 
 

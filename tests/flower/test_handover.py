@@ -158,6 +158,8 @@ def test_an_app_changes_its_own_part_of_the_state_alone():
     before = Context(1, 2, {}, RecordDict({STATE: ours, "theirs": theirs}), {})
     shown = clean_context(before, stateful=True)
     assert set(shown.state) == {"theirs"}
+    shown.state["theirs"]["seen"] = 9  # by a training that fails later
+    assert before.state["theirs"]["seen"] == 1
     shown.state[STATE] = ConfigRecord({"round": 0})
     shown.state["theirs"] = ConfigRecord({"seen": 2})
     assert dict(kept_state(before, shown)) == {STATE: ours, "theirs": ConfigRecord({"seen": 2})}

@@ -195,7 +195,7 @@ def key_store(roster: Roster, state: Path, keys: object = None) -> FileStore:
     """
     folder = key_folder(state) if keys is None else Path(str(keys))
     store = FileStore(folder, roster.lineage, roster.serial)
-    if roster.expires and datetime.now(UTC).date().isoformat() > roster.expires:
+    if roster.expires and _today() > roster.expires:
         store.forget()
     return store
 

@@ -10,7 +10,7 @@ from tests.real_deployment.chaos import checks
 from tests.real_deployment.chaos.faults import SILENT
 
 _NOTICED = 300.0
-"""Seconds within which a log must name a fault of a disk, before room is made."""
+"""Seconds within which a log must name a full disk or a node that hangs, before either ends."""
 _APART = 120.0
 """Seconds after which the server's next fault comes, though no log has named the one before."""
 
@@ -79,7 +79,7 @@ class Injector:
         self._ending.append((time.monotonic() + seconds, 0.0, None, what))
 
     def _once_noticed(self, fault, what):
-        """As an operator does: who makes room knows of the full disk from a log."""
+        """As an operator does, who knows from a log that a disk is full or a node hangs."""
         now, at = time.monotonic(), time.time()
         noticed = lambda: checks.words(self._stage, fault, at) is not None  # noqa: E731
         self._ending.append((now + fault.lasts, now + _NOTICED, noticed, what))
@@ -97,7 +97,7 @@ class Injector:
 
     def _node_frozen(self, fault):
         pid = self._stage.nodes[fault.client].pid
-        self._later(fault.lasts, lambda: _signal(pid, signal.SIGCONT))
+        self._once_noticed(fault, lambda: _signal(pid, signal.SIGCONT))
         return _signal(pid, signal.SIGSTOP)
 
     def _clock_ahead(self, fault):

@@ -69,9 +69,9 @@ def soak(folder, *, nodes, shards, rounds, seed, patience=7200.0, log=print):
 def _deadlines(nodes):
     """On a machine with few cores a step takes as long as there are nodes."""
     return {
-        "deadline": _TRAINING + 40.0 + 4 * nodes,
-        "min-deadline": _TRAINING + 15.0 + 2 * nodes,
-        "max-wait": 180.0,
+        "deadline": _TRAINING + 40.0 + 3 * nodes,
+        "min-deadline": _TRAINING + 15.0 + 1.5 * nodes,
+        "max-wait": 130.0,
         "max-skipped": 20,
         "train-seconds": _TRAINING,
     }
