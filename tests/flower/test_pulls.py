@@ -1,6 +1,9 @@
 """A reply that is still on its way, or never arrives whole, delays no other."""
 
+import subprocess
+import sys
 import threading
+from unittest.mock import ANY
 
 import pytest
 from flwr.app import Error, RecordDict
@@ -51,15 +54,27 @@ def grid(monkeypatch):
     found.rest.set()
 
 
-@pytest.mark.parametrize("sparing", [False, True])
-def test_a_reply_that_is_not_whole_yet_delays_no_other_and_comes_once(grid, sparing):
-    connection = Connection(grid, sparing=sparing)
+def test_a_reply_that_is_not_whole_yet_delays_no_other_and_comes_once(grid):
+    connection = Connection(grid)
     questions = {node: Question(RecordDict(), 20.0, lambda: 20.0) for node in (1, 2, 3, 4)}
     answers = connection.ask(questions, group="1")
     assert [next(answers)[0] for _ in range(2)] == [3, 4]
     grid.rest.set()
     assert sorted(node for node, *_ in answers) == [1, 2]
     assert sorted(grid.asked) == ["to 1", "to 2", "to 3", "to 4"]
+
+
+def test_a_server_that_spares_memory_holds_two_replies_at_most(grid):
+    pull, whole = pulls.Pulls(grid, sparing=True), []
+    assert [pull([f"to {node}"]) for node in (1, 3)] == [[], [ANY]]
+    second = threading.Thread(target=lambda: whole.extend(pull(["to 2"])))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    assert grid.asked == ["to 1", "to 3", "to 2"]
+    grid.rest.set()
+    second.join()
+    assert len(whole) == len(pull(["to 1"])) == 1
 
 
 def test_a_reply_that_never_arrives_whole_is_late(grid):
@@ -83,3 +98,9 @@ def test_a_reply_that_broke_off_is_named_as_such():
     error = Error(code=5, reason="Reply message objects are unavailable. The sender may not have completed the upload")
     with pytest.raises(PeerError, match="its reply broke off: its node ended or lost its connection while it sent it"):
         reply_bytes(reply_to("to 1", error))
+
+
+def test_an_app_loads_no_database():
+    code = "import sys, f2ed.flower, f2ed.flower.app_process; print('sqlalchemy' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"

@@ -10,7 +10,7 @@ from f2ed.records.archive import packed, summary_table
 from f2ed.records.reader import experiment_name
 
 RESULTS = Path(__file__).parents[2] / "results"
-ARCHIVES = sorted(RESULTS.glob("*.jsonl.xz"))
+ARCHIVES = sorted(RESULTS.rglob("*.jsonl.xz"))
 
 
 def test_the_table_holds_what_the_archives_hold():

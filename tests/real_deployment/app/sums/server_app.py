@@ -51,7 +51,7 @@ def unattended(grid, settings):
         deadline=settings["deadline"],
         train_deadline=settings["deadline"],
         min_deadline=settings["min-deadline"],
-        wait_for_nodes=settings["deadline"],
+        wait_for_nodes=settings["wait-for-nodes"],
         max_wait=settings["max-wait"],
         max_skipped=settings["max-skipped"],
         checkpoint=settings["f2ed-checkpoint"],
