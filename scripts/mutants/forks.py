@@ -201,7 +201,7 @@ class Forks:
                 self.killers[each.name.partition(" | ")[0]][each.test] += 1
         with RESULTS.open("a", encoding="utf-8") as out:
             waiting = [each for each in self.mutants if self.waits(each, known.get(each.name))]
-            for each in [each for each in waiting if not reaching[each.function]]:
+            for each in [each for each in waiting if self.whole and not reaching[each.function]]:
                 write(out, Result(each.name, each.source, "no test", "", 0, 0, 0.0))
             waiting = [each for each in waiting if reaching[each.function]]
             self.run_some(waiting, reaching, out)

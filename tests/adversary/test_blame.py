@@ -315,6 +315,7 @@ def test_good_shares_are_evidence_of_nothing(monkeypatch):
         ([(1, 2), (1, 2), (1, 2)], 1, set()),  # The same one again.
         ([(1, 8), (1, 9), (2, 8), (2, 9)], 1, set()),  # Nobody can tell which two.
         ([(i, j) for i in range(5) for j in (8, 9)], 1, {8, 9}),
+        ([(1, 2), (1, 3), (2, 4)], 1, set()),  # Both are in dispute with one other beside each other.
     ],
 )
 def test_who_is_in_dispute_with_more_than_may_collude_is_guilty(disputes, colluders, found):

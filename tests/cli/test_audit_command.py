@@ -75,7 +75,7 @@ def test_findings_can_be_added_to_the_records_of_a_run_and_leave_it_readable(tmp
         ("records.csv", "neither an experiment file"),
         ("--note", "needs the records of a run"),
         ("--sizes 1,two", "whole numbers separated by commas"),
-        ("--trials 0", "invalid audit settings"),
+        ("--trials 0", "--trials: expected `int` >= 1"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(line, why, tmp_path):

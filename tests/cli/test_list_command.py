@@ -38,6 +38,8 @@ def one_line(text):
         ("attacks", "trimmed-mean-attack"),
         ("datasets", "mnist"),
         ("models", "cnn"),
+        ("losses", "bce"),
+        ("metrics", "rmse"),
         ("partitions", "iid"),
         ("schedules", "batches"),
         ("server-optimizers", "fedadam"),

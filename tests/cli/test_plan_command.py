@@ -23,6 +23,13 @@ def test_it_recommends_and_explains(capsys):
     assert "12·2 = 24 < 50" in shown
 
 
+def test_every_plan_of_the_front_page_can_be_made():
+    page = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    plans = re.findall(r"f2ed plan (--[^`\n]+)", page)
+    assert len(plans) >= 2
+    assert [run(line) for line in plans] == [0] * len(plans)
+
+
 def test_it_judges_the_papers_setting(capsys):
     assert run("--clients 100 --malicious 10 --shards 25") == 0
     shown = capsys.readouterr().out

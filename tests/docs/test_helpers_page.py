@@ -65,7 +65,9 @@ def audited(target, start, model, metric, rounds=1):
     ("label", "start"),
     [
         ("server, means of shards of 4 instead of helpers", "S, shards of 4"),
+        ("the same with the clip of helpers", "S, clipped shards of 4"),
         ("server, the sum that helpers open", "S, mean of"),
+        ("server, the sum if the clip is the longest update", "S, clip at the longest update, mean of"),
         ("server + 10 clients", "S + 10"),
         ("server + 50 clients", "S + 50"),
         ("server or mixer, a masked row", "M, masked"),
@@ -82,6 +84,39 @@ def test_the_images_recovered_are_what_the_audit_found(label, start):
     shares = [audited("images", start, model, "share recovered") for model in ("untrained", "trained")]
     shown = " | ".join(" / ".join(f"{100 * share:.0f}" for share in some) for some in shares)
     assert f"| {label} | {shown} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("label", "target", "start", "metric"),
+    [
+        ("labels: server, shards of 4, %", "labels", "S, shards", "share found"),
+        ("labels: server, the sum, %", "labels", "S, mean", "share found"),
+        (
+            "labels: judge + 10 clients, of each client by name, %",
+            "labels",
+            "J + 10 clients, probing the",
+            "share found",
+        ),
+        ("membership: server, shards of 4, AUC", "membership", "S, shards", "AUC"),
+        ("membership: server, the sum, AUC", "membership", "S, mean", "AUC"),
+        ("membership: judge + 10 clients, of each client by name, AUC", "membership", "J + 10", "AUC"),
+    ],
+)
+def test_labels_and_membership_are_what_the_audit_found(label, target, start, metric):
+    found = [audited(target, start, model, metric) for model in ("untrained", "trained")]
+    shown = [[f"{each:.2f}" if metric == "AUC" else f"{100 * each:.0f}" for each in some] for some in found]
+    assert f"| {label} | {' | '.join(' / '.join(some) for some in shown)} |" in PAGE
+
+
+def test_the_malicious_model_and_the_chances_are_what_the_audit_found():
+    shards, summed = (audited("malicious model", start, "malicious", "share recovered") for start in ("S, sh", "S, m"))
+    both = [" / ".join(f"{100 * each:.0f}" for each in some) for some in (shards, summed)]
+    assert f"{both[0]} % from shards of 4, {both[1]} % from the sum of helpers" in PAGE
+    by_chance = "share recovered by chance"
+    for start, said in (("S, mean", "0 / 0 / 0.8 %"), ("S, clip at", "0.8 / 0 / 0 %")):
+        found = audited("images", start, "trained", by_chance)
+        assert " / ".join(f"{100 * each:.1f}".replace("0.0", "0") for each in found) + " %" == said
+        assert said in PAGE
 
 
 @pytest.mark.parametrize(("label", "start"), [("fixed groups of 4", "S, fixed"), ("nested sets, by 4", "S, nested")])

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
+from f2ed.experiments.reproduction.other_guarantees import GroupTest, group_test_table
 from f2ed.experiments.reproduction.side_by_side import (
-    GroupTest,
     Standing,
-    group_test_table,
     left_out,
     rival_table,
     side_by_side_page,
@@ -57,8 +56,9 @@ def test_a_rule_that_did_not_meet_every_backdoor_is_not_compared():
 
 
 def test_records_are_grouped_by_what_the_server_saw():
-    found = standings(read_all(ROOT / "results" / "side_by_side" / "rivals.jsonl.xz"))
-    assert {row.setting for row in found} >= {"Digits, a row for each client", "Digits, 10 shards"}
+    first, later = (read_all(ROOT / "results" / "side_by_side" / f"{name}.jsonl.xz") for name in ("rivals", "rivals_2"))
+    found = standings([*first, *later])
+    assert {row.setting for row in found} >= {"Digits, 10 shards", "MNIST, 25 shards, three classes per client"}
     for row in found:
         assert all(0 <= value <= 100 for values in row.accuracy.values() for value in values)
         assert "none" not in row.success

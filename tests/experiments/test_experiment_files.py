@@ -45,6 +45,14 @@ def test_training_may_have_lists_too():
     assert cells[1].arm == {"training.lr": "0.2"}
 
 
+def test_the_label_of_a_table_of_data_is_its_column(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{row},{row % 2}\n" for row in range(100)), "utf-8")
+    table = f'{{ kind = "csv", file = "{tmp_path}/a.csv", label = "y" }}'
+    for data in (table, f"[{table}]"):
+        (cell,) = expand(parse(changed(data=data), "a.toml"))
+        assert cell.experiment.data.label == "y"
+
+
 def test_runs_of_one_kind_are_told_apart_by_their_settings_or_a_label():
     text = changed(
         estimator='["mean", { kind = "filter-l2", contamination = 0.1 }, { kind = "filter-l2", label = "ours" }]'

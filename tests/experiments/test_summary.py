@@ -140,3 +140,12 @@ def test_a_theorem_that_did_not_help_is_called_broken():
 def test_a_run_without_rounds_is_left_out():
     empty = RunLog(GRID[0].header, ())
     assert summarize([empty]).results == ()
+
+
+def test_plugins_of_your_own_are_called_by_their_names():
+    own = {
+        "attack": {"kind": "imported", "factory": "mine:Push", "settings": {}},
+        "estimator": {"kind": "imported", "factory": "mine:Middle", "settings": {}},
+    }
+    found = summarize([run("push", "middle", 0.8, arm={}, settings=own)])
+    assert found.verdict[0].startswith("Under Push, Middle: ")

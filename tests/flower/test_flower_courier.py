@@ -1,11 +1,13 @@
 """The app on a helper's node carries bytes, and trains nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from f2ed.deployment.helper_agent import HELPER
-from f2ed.flower import protect
+from f2ed.flower import protect, transport
 from f2ed.flower.wire import carried_content, reply_bytes, request_content
 from f2ed.protocol.helpers.messages import Refused, decode
 from tests.deployment.test_helper_agent import KEYS, Helped
@@ -44,3 +46,27 @@ def test_a_helper_that_is_down_ends_the_round_by_name(tmp_path):
 def test_a_message_for_a_client_is_refused(tmp_path):
     reply = carried(request_content(ConfigRecord({"hello": bytes(32)})), tmp_path / "none.sock")
     assert decode((Refused,), reply).reason
+
+
+@pytest.mark.parametrize(
+    ("pause", "slept"), [({}, [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]), ({"pause": 0.1}, [0.05, *5 * [0.1]])]
+)
+def test_replies_of_helpers_are_looked_for_often(monkeypatch, pause, slept):
+    """A round has ten exchanges with helpers in sequence, and what each waits for in vain adds up."""
+    taken, waited = [], []
+
+    class Slow:
+        def push_messages(self, messages):
+            return ["asked" for _ in messages]
+
+        def pull_messages(self, _messages):
+            taken.append(1)
+            return [Message(RecordDict(), reply_to=asked)] if len(taken) > len(slept) else []
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    asked = Message(RecordDict(), 5, "train")
+    asked.metadata.__dict__["_message_id"] = "asked"
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=waited.append))
+    question = transport.Question(RecordDict(), 9.0, lambda: 9.0, **pause)
+    assert [node for node, *_ in transport.Connection(Slow()).ask({5: question}, group="1")] == [5]
+    assert waited == slept

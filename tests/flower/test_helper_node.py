@@ -10,6 +10,7 @@ from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal
 from flwr.supernode.nodestate import NodeStateFactory
+from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
 from f2ed.flower import helper_node
 from f2ed.flower.helper_node import Courier
@@ -54,9 +55,18 @@ class SuperLink:
         )
 
 
-def test_a_message_goes_to_the_socket_and_the_reply_where_flower_looks_for_it(tmp_path):
-    superlink = SuperLink()
-    assert superlink.take(Courier(str(tmp_path / "none.sock"))) == 3
+def test_a_message_goes_to_the_socket_and_the_reply_where_flower_looks_for_it(tmp_path, monkeypatch, caplog):
+    for place, name in (
+        (start_client_internal, "_pull_and_store_message"),
+        (start_client_internal, "time"),
+        (InMemoryNodeState, "get_message_processing_duration"),
+    ):
+        monkeypatch.setattr(place, name, getattr(place, name))  # It is put back afterwards.
+    superlink, courier = SuperLink(), Courier(str(tmp_path / "none.sock"))
+    courier.take_over()
+    assert start_client_internal._pull_and_store_message == courier.answer
+    assert superlink.take(courier) == 3
+    caplog.clear()
     sent = []
     start_client_internal._push_messages(
         send=lambda message, _tree, seconds: sent.append((message, seconds)) or (set(), ""),
@@ -66,7 +76,9 @@ def test_a_message_goes_to_the_socket_and_the_reply_where_flower_looks_for_it(tm
     ((reply, seconds),) = sent
     assert (reply.metadata.src_node_id, reply.metadata.run_id) == (5, 3)
     assert [name for _, name in superlink.confirmed] == [reply.metadata.reply_to_message_id]
-    assert seconds >= 0
+    assert seconds > 0
+    assert courier.seconds(reply.metadata.reply_to_message_id) == 0
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_what_a_helper_that_is_down_answers(tmp_path, monkeypatch):

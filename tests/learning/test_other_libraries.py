@@ -113,6 +113,7 @@ class TestHuggingFace:
     @pytest.mark.parametrize(
         ("more", "words"),
         [
+            ({"sample": "scan"}, "no column 'scan' for the sample"),
             ({"label": "diagnosis"}, "no column 'diagnosis' for the label"),
             ({"client": "ward"}, "no column 'ward' for the client"),
             ({"test_split": "validation"}, "the splits train and validation are needed"),

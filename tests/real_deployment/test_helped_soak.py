@@ -12,6 +12,8 @@ import time
 import pytest
 
 from f2ed.core.errors import PeerError
+from f2ed.deployment.identity import roster_from
+from f2ed.deployment.transparency import Authors, compare_logs
 from f2ed.flower.local_deployment import Deployment
 from f2ed.flower.trial_roster import TrialHelpers
 from f2ed.protocol.helpers import HelpersProtocol
@@ -84,6 +86,14 @@ class Soak:
         assert not self._reader.is_alive()
 
 
+def check_logs(folder):
+    """The logs of all nodes, both helpers and the server tell one story, but for rounds in which the server died."""
+    logs = [*folder.glob("nodes/client_*.state/*.log"), *folder.glob("*/state/*.log"), folder / "run.log"]
+    assert len(logs) == NODES + 3
+    found = compare_logs(logs, Authors.of([roster_from(folder / "roster.json")])).findings
+    assert not [each for each in found if each.serious and each.kind != "unlisted-round"], found
+
+
 def test_every_process_is_killed_and_the_run_ends_with_all_rounds(tmp_path):
     draw = random.Random(SEED)
     places = [(role, step) for role, steps in STEPS.items() for step in range(steps)]
@@ -92,7 +102,7 @@ def test_every_process_is_killed_and_the_run_ends_with_all_rounds(tmp_path):
     with Deployment(
         tmp_path, nodes=NODES, shards=NODES // 3, min_crowd=3, app=APP, helpers=helpers, spares=2
     ) as deployment:
-        soak = Soak(deployment, tmp_path, rounds=2 * len(chosen) + 3)
+        soak = Soak(deployment, tmp_path, rounds=len(chosen) + 6)
         soak.begin()
         soak.wait(lambda: soak.attempts() > 0, "first round")
         for role, step in chosen:
@@ -109,6 +119,7 @@ def test_every_process_is_killed_and_the_run_ends_with_all_rounds(tmp_path):
     log = read(tmp_path / "run.jsonl")
     assert [each.round for each in log.rounds] == list(range(log.header.rounds))
     check_models(tmp_path)
+    check_logs(tmp_path)
     reasons = [attempt for each in log.rounds for attempt in each.deployed.attempts]
     for reason in reasons:
         assert any(name in reason for name in ("the mixer", "the judge", "clients")), reason

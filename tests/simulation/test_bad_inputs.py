@@ -22,6 +22,31 @@ X = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
 B = {"data": {"kind": "synthetic", "train": 240, "test": 60}, "clients": 12, "shards": 4, "rounds": 1}
 
 
+class NoEstimate(f2ed.estimators.Estimator, frozen=True, tag="no-estimate"):
+    def estimate(self, rows):
+        return rows.matrix.mean(axis=0)
+
+
+class ShortMean(f2ed.estimators.Estimator, frozen=True, tag="short-mean"):
+    def estimate(self, rows):
+        return f2ed.Estimate(rows.matrix.mean(axis=0)[:2])
+
+
+class FewWeights(f2ed.estimators.Estimator, frozen=True, tag="few-weights"):
+    def estimate(self, rows):
+        return f2ed.Estimate(rows.matrix.mean(axis=0), weights=np.ones(1))
+
+
+class NumberSent(f2ed.attacks.Attack, frozen=True, tag="number-sent"):
+    def craft(self, scene):  # noqa: ARG002  the signature of every attack
+        return 3
+
+
+class ShortSent(f2ed.attacks.Attack, frozen=True, tag="short-sent"):
+    def craft(self, scene):
+        return scene.own[:, :2]
+
+
 def sim(**changed):
     for _ in f2ed.simulate(**(B | changed)):
         pass
@@ -60,6 +85,7 @@ PYTHON = [
     "Training(lr=-1)",
     'Training(lr="fast")',
     "Training(proximal=0)",
+    'Training(lr=float("inf"))',
     "Training(batch_size=0)",
     "Training(local_epochs=0)",
     "Training(momentum=1)",
@@ -90,6 +116,11 @@ PYTHON = [
     'sim(estimator="filterl2")',
     'sim(estimator={"kind":"krum","f":3})',
     "sim(estimator=3)",
+    "sim(estimator=NoEstimate())",
+    "sim(estimator=ShortMean())",
+    "sim(estimator=FewWeights())",
+    "sim(attack=NumberSent(),malicious=1)",
+    "sim(attack=ShortSent(),malicious=1)",
     'sim(attack={"kind":"min-max","strenght":1},malicious=1)',
     'sim(training={"lr":0})',
     'sim(training={"proximal":-1})',
@@ -125,6 +156,8 @@ PYTHON = [
     "plan_shards(clients=0, malicious=0)",
     "plan_shards(clients=10, malicious=10)",
     "plan_shards(clients=100, malicious=5, min_crowd=200)",
+    'plan_shards(clients="many", malicious=0, shards=1)',
+    "plan_shards(clients=10, malicious=0, shards=2.5)",
     'assign_shards({}, shards=1, epoch=0, seed=b"")',
     'assign_shards({1:b""}, shards=2, epoch=0, seed=b"")',
     "Encoding(0)",
@@ -199,6 +232,11 @@ TOML = [
     ("rounds = 1", "rounds = 1\ntraining = { lr = 0 }", "training.lr"),
     ("rounds = 1", "rounds = 1\ntraining = { batch_size = 0 }", "training.batch_size"),
     ("rounds = 1", 'rounds = 1\ntraining = { optimizer = "lion" }', "training.optimizer"),
+    ("rounds = 1", "rounds = 1\ntraining = { lr = inf }", "training.lr"),
+    ("rounds = 1", 'rounds = 1\ntraining = { lr_schedule = "cosine" }', "expected `table`, got `str`"),
+    ("rounds = 1", 'rounds = 1\nmetric = { kind = "imported", factory = "mine:f" }', "expected `str`, got `table`"),
+    ("rounds = 1", 'rounds = 1\nbuffers = { policy = "mean" }', "expected one of 'average', 'keep', 'local'"),
+    ("rounds = 1", 'rounds = 1\nplacement = "evil"', "placement: expected one of"),
     ("rounds = 1", 'rounds = 1\nschedule = "sometimes"', "schedule"),
     ("rounds = 1", 'rounds = 1\nschedule = { kind = "every-k-rounds" }', "schedule.k is missing"),
     ("rounds = 1", 'rounds = 1\nschedule = { kind = "batches", size = 9 }', "schedule"),

@@ -22,6 +22,7 @@ from f2ed.attacks._common.scene import Scene, survey
 from f2ed.attacks._common.training import MaliciousClients
 from f2ed.attacks._common.view import AttackerView, Knowledge
 from f2ed.core.arrays import Array, as_matrix, namespace
+from f2ed.core.errors import PluginError
 from f2ed.core.settings import Settings
 
 __all__ = ["Attack", "Family", "Positive", "Variant"]
@@ -68,7 +69,7 @@ class Attack(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unkno
         """Return what the malicious clients send, [m, d], NumPy or torch like the view; no input is modified."""
         restore = as_matrix(view.own)[1]
         scene = survey(view, self.knowledge, shard_aware=self.shard_aware)
-        targets = _rows(self.craft(scene), scene)
+        targets = _rows(type(self).__name__, self.craft(scene), scene)
         return restore(land(targets, scene) if self.shard_aware else targets)
 
     def craft(self, scene: Scene) -> Array:
@@ -76,9 +77,19 @@ class Attack(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unkno
         return scene.own
 
 
-def _rows(crafted: Array, scene: Scene) -> Array:
+def _rows(attack: str, crafted: Array, scene: Scene) -> Array:
     """Copy each row into its own memory, in the type of the updates."""
     own = scene.own
+    if (shape := getattr(crafted, "shape", None)) is None or tuple(shape) not in {
+        (scene.m, scene.d),
+        (1, scene.d),
+        (scene.d,),
+    }:
+        what = f"an array of shape {tuple(shape)}" if shape is not None else f"a {type(crafted).__name__}"
+        raise PluginError(
+            f"{attack}.craft returned {what}; it must return an array [{scene.m}, {scene.d}], a row for each malicious "
+            f"client, or one row [{scene.d}] for all of them"
+        )
     rows = namespace(own).empty((scene.m, scene.d), dtype=own.dtype, device=own.device)
     rows[:] = crafted
     return rows

@@ -42,11 +42,15 @@ def _main() -> None:
     except ModuleNotFoundError as missing:
         sys.exit(f"f2ed: {MissingExtra('the command line', 'cli')} ({missing.name} is not installed)")
     try:
-        app()
+        app(sys.argv[1:])
     except F2edError as error:
         sys.exit(f"f2ed: {error}")
     except ImportError as error:
         sys.exit(f"f2ed: {_named(error)}")
+    except OSError as error:  # A file in the way, one that may not be written, a full disk.
+        if error.filename is None or error.strerror is None:
+            raise
+        sys.exit(f"f2ed: {error.filename} cannot be used: {error.strerror}")
 
 
 def _named(error: BaseException) -> F2edError:

@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 
+from f2ed.cli.problems import invalid_option
 from f2ed.core.errors import ConfigError, MissingExtra
 from f2ed.core.files import append
 
@@ -224,7 +225,7 @@ def _checked(settings: AuditSettings) -> AuditSettings:
     try:
         return msgspec.convert(msgspec.to_builtins(settings), AuditSettings)
     except msgspec.ValidationError as wrong:
-        raise ConfigError(f"invalid audit settings: {wrong}") from None
+        raise invalid_option(wrong) from None
 
 
 def _sizes(text: str) -> tuple[int, ...]:

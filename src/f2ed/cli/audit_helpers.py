@@ -19,7 +19,7 @@ from f2ed.audit.coalitions import (
     coalition_page,
 )
 from f2ed.audit.images import save_png
-from f2ed.core.errors import ConfigError
+from f2ed.cli.problems import invalid_option
 from f2ed.learning import Data
 from f2ed.learning.models import Mlp
 from f2ed.simulation import Experiment
@@ -57,7 +57,7 @@ def coalition_settings(
     try:
         return msgspec.convert(msgspec.to_builtins(msgspec.structs.replace(settings, **changed)), CoalitionSettings)
     except msgspec.ValidationError as wrong:
-        raise ConfigError(f"invalid audit settings: {wrong}") from None
+        raise invalid_option(wrong) from None
 
 
 @dataclass

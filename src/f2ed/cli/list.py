@@ -23,12 +23,21 @@ from f2ed.protocol.sharding import Schedule
 
 __all__ = ["show"]
 
+_COMMANDS = {
+    "AnyDataset": "datasets",
+    "AnyModel": "models",
+    "AnyLoss": "losses",
+    "METRICS": "metrics",
+    "AnyPartition": "partitions",
+}
 _DESCRIPTION = ("title", "family", "paper", "aliases")
 Kind = Literal[
     "estimators",
     "attacks",
     "datasets",
     "models",
+    "losses",
+    "metrics",
     "partitions",
     "schedules",
     "server-optimizers",
@@ -103,9 +112,7 @@ def _everything() -> Iterator[Entry]:
 def _of_union(registry: Callable[[], Any]) -> Callable[[str], Iterator[Entry]]:
     def entries(kind: str) -> Iterator[Entry]:
         for each in get_args(registry()):
-            details = {
-                name: getattr(each, name) for name in ("title", "family", "paper", "aliases") if hasattr(each, name)
-            }
+            details = {name: getattr(each, name) for name in _DESCRIPTION if hasattr(each, name)}
             yield Entry(kind, str(each.__struct_config__.tag), _sentence(each), settings=settings_of(each), **details)
 
     return entries
@@ -120,10 +127,15 @@ def _learning(name: str) -> Callable[[], Any]:
         except ModuleNotFoundError as missing:
             if missing.name != "torch":
                 raise
-            raise MissingExtra(f"f2ed list {name.removeprefix('Any').lower()}s", "train") from None
+            raise MissingExtra(f"f2ed list {_COMMANDS[name]}", "train") from None
         return getattr(learning, name)
 
     return registry
+
+
+def _metrics(kind: str) -> Iterator[Entry]:
+    for name, metric in _learning("METRICS")().items():
+        yield Entry(kind, name, _sentence(metric))
 
 
 def _experiments(kind: str) -> Iterator[Entry]:
@@ -140,6 +152,8 @@ _ENTRIES: dict[str, Callable[[str], Iterator[Entry]]] = {
     "attacks": _of_union(lambda: AnyAttack),
     "datasets": _of_union(_learning("AnyDataset")),
     "models": _of_union(_learning("AnyModel")),
+    "losses": _of_union(_learning("AnyLoss")),
+    "metrics": _metrics,
     "partitions": _of_union(_learning("AnyPartition")),
     "schedules": _of_union(lambda: Schedule),
     "server-optimizers": _of_union(lambda: AnyServerOptimizer),
@@ -148,6 +162,6 @@ _ENTRIES: dict[str, Callable[[str], Iterator[Entry]]] = {
 }
 
 
-def _sentence(each: type) -> str:
+def _sentence(each: Any) -> str:
     """Return the first paragraph of the docstring, whole."""
     return " ".join((each.__doc__ or "").split("\n\n")[0].split())

@@ -35,7 +35,7 @@ from f2ed.records import text
 
 __all__ = ["plan"]
 
-_SCHEDULES = "When clients are resharded: fixed, every-round, every-k-rounds:K (or :auto) or batches:SIZE[:K]."
+_SCHEDULES = "fixed, every-round, every-k-rounds:K (or :auto) or batches:SIZE[:K]"
 _MANY = 5000
 """Clients from which the leak forecast takes long enough to announce it."""
 
@@ -52,7 +52,7 @@ def plan(
     rounds: Annotated[
         int | None, Parameter(help="Also show what this many rounds reveal about single clients.")
     ] = None,
-    schedule: Annotated[str, Parameter(help=_SCHEDULES)] = "fixed",
+    schedule: Annotated[str, Parameter(help=f"When clients are resharded: {_SCHEDULES}.")] = "fixed",
     client_dropout: Annotated[float, Parameter(help="Probability that a client drops out of a round.")] = 0.0,
     mode: Annotated[
         MaskedMode | None, Parameter(help="Secure-aggregation mode; by default chosen by the shard size.")
@@ -107,6 +107,8 @@ def plan(
             json=json,
         )
         sys.exit(1 if strict and not ok else 0)
+    if min_crowd is None and shards is None:
+        raise ConfigError("nothing to plan for; give --min-crowd, or --shards to judge a number of them")
     wanted = _schedule(schedule)
     sample = None
     if clients_per_round is not None:
@@ -156,7 +158,7 @@ def _schedule(written: str) -> Schedule | Literal["auto"]:
             return EveryKRounds(*map(int, numbers))
         if name == "batches" and len(numbers) in (1, 2):
             return Batches(*map(int, numbers))
-    raise ConfigError(f"--schedule {written}: there is no such schedule; {_SCHEDULES}")
+    raise ConfigError(f"--schedule {written}: there is no such schedule; use {_SCHEDULES}")
 
 
 def _leak(

@@ -1,15 +1,22 @@
-"""Read records for a command; problems with them are printed and do not stop it."""
+"""Read records for a command; problems with them are printed and do not stop it. Options out of range do."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from f2ed.core.errors import ConfigError
 from f2ed.records.intake import Problem, RecordedRun
 from f2ed.records.reader import read_runs
 
-__all__ = ["print_problems", "read_some"]
+__all__ = ["invalid_option", "print_problems", "read_some"]
+
+
+def invalid_option(wrong: msgspec.ValidationError) -> ConfigError:
+    """Return the error of an option whose value is out of range."""
+    what, _, path = str(wrong).partition(" - at `$.")
+    return ConfigError(f"--{path.strip('`').replace('_', '-')}: {what[:1].lower()}{what[1:]}" if path else what)
 
 
 def read_some(paths: Sequence[Path], console: Console) -> list[RecordedRun]:

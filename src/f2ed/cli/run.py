@@ -89,6 +89,8 @@ def run(
 
     Example: f2ed run worst_case --engine ray --address auto --device cuda --runs-per-gpu 8
     """
+    if engine != "ray" and (address, runs_per_gpu, cores_per_run) != (None, 1, 1):
+        raise ConfigError("--address, --runs-per-gpu and --cores-per-run are for a cluster; add --engine ray")
     # With --json, standard output is for a program and progress goes to standard error.
     console = Console(highlight=False, stderr=json)
     experiments = read(find(file)).only_parts(part)

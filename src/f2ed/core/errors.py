@@ -5,6 +5,7 @@
     F2edError
     ├── ConfigError        the request cannot work: change a setting, a file or an argument
     │   ├── MissingExtra   an optional dependency is not installed
+    │   ├── PluginError    a plug-in returned something else than its interface says
     │   └── SettingError   a setting has a wrong type or is out of range; a ValueError too
     ├── GoneError          the process on the other side of a socket ended
     └── PeerError          the other party violated the protocol, or sent something that cannot be read
@@ -24,6 +25,7 @@ __all__ = [
     "MissingExtra",
     "OutageError",
     "PeerError",
+    "PluginError",
     "Refusal",
     "SettingError",
 ]
@@ -48,6 +50,10 @@ class MissingExtra(ConfigError):
         super().__init__(
             f"{what} needs the extra {extra!r}, which is not installed; install it: pip install 'f2ed[{extra}]'"
         )
+
+
+class PluginError(ConfigError):
+    """A plug-in, such as a rule or an attack of your own, returned something else than its interface says."""
 
 
 class SettingError(ConfigError, ValueError):

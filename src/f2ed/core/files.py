@@ -1,5 +1,6 @@
 """Files that survive a crash: written whole or not at all, appended durably, with one writer at a time."""
 
+import errno
 import os
 import threading
 import time
@@ -38,6 +39,8 @@ def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
     Data may come in parts, so that they need not be in memory as a whole.
     Only the owner may read the new file unless `mode` (minus the umask) says otherwise.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

@@ -12,7 +12,7 @@ import numpy as np
 
 from f2ed.core.errors import SettingError
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "choices"]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -36,15 +36,15 @@ class Settings(msgspec.Struct, frozen=True):
         except msgspec.ValidationError as error:
             what = str(error).partition(" - at ")[0]
             if "enum value" in what:
-                what = f"expected one of {', '.join(map(repr, _choices(hint)))}"
+                what = f"expected one of {', '.join(map(repr, choices(hint)))}"
             raise SettingError(f"{name}: {what[:1].lower()}{what[1:]} (found {given!r})") from None
 
 
-def _choices(hint: Any) -> list[str]:
+def choices(hint: Any) -> list[str]:
     """Return the words that a type allows."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
-    return [word for part in get_args(hint) for word in _choices(part)]
+    return [word for part in get_args(hint) for word in choices(part)]
 
 
 @cache

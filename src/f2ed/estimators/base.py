@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, one_blas_thread
-from f2ed.core.errors import ConfigError, SettingError
+from f2ed.core.errors import ConfigError, PluginError, SettingError
 from f2ed.core.settings import Settings
 from f2ed.estimators._linalg.gram import NotFiniteError
 from f2ed.estimators._linalg.rows import Matrix, Rows
@@ -86,7 +86,7 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
         )
         # One BLAS thread: faster for small matrices, and no sum depends on the number of threads.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            estimate = _without_bad_rows(self, rows)
+            estimate = _checked(self, _without_bad_rows(self, rows), rows)
         return replace(estimate, mean=restore(estimate.mean), weights=_summing_to_one(estimate.weights))
 
     def takes_weights(self) -> bool:
@@ -165,6 +165,19 @@ def _without_bad_rows(estimator: Estimator, rows: Rows) -> Estimate:
     estimate = estimator.estimate(rows.select(kept))
     weights, reputation = (spread_over(each, kept, rows.n) for each in (estimate.weights, estimate.reputation))
     return replace(estimate, weights=weights, reputation=reputation, excluded=tuple(map(int, bad)))
+
+
+def _checked(estimator: Estimator, found: object, rows: Rows) -> Estimate:
+    """Return what the rule found, or say what a rule of your own did not keep to."""
+    wanted = f"it must return an Estimate whose mean has {rows.d} coordinates, and {rows.n} weights or None"
+    name = type(estimator).__name__
+    if not isinstance(found, Estimate):
+        raise PluginError(f"{name}.estimate returned a {type(found).__name__}; {wanted}")
+    for what, given, length in (("a mean", found.mean, rows.d), ("weights", found.weights, rows.n)):
+        if given is not None and (shape := getattr(given, "shape", None)) != (length,):
+            described = f"of shape {tuple(shape)}" if shape is not None else f"that is a {type(given).__name__}"
+            raise PluginError(f"{name}.estimate returned {what} {described}; {wanted}")
+    return found
 
 
 def spread_over(values: Weights | None, kept: npt.NDArray[np.intp], n: int) -> Weights | None:

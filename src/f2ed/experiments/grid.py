@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, final, get_args
 
 import msgspec
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.imports import with_folder
 from f2ed.experiments.file import ExperimentFile
+from f2ed.learning import AnyDataset
 from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 from f2ed.simulation.validate import check
@@ -39,6 +40,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         """The name of its files: readable, and unique to its settings."""
         readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         return f"{readable[:80]}-{digest(self.experiment)[:8]}"
+
+
+_WITH_A_LABEL = {each.__struct_config__.tag for each in get_args(AnyDataset) if "label" in each.__struct_fields__}
 
 
 class _Choice(NamedTuple):
@@ -105,7 +109,8 @@ def _choices(file: ExperimentFile, name: str, values: list[Any]) -> list[_Choice
             rest = {key: inner for key, inner in stated.items() if key not in {"kind", "label"}}
             if kinds[label] > 1 and rest:
                 label += f"({', '.join(f'{key}={_kind(inner)}' for key, inner in rest.items())})"
-            label = str(stated.pop("label", label))
+            if _names_the_run(name.rpartition(".")[2], stated):
+                label = str(stated.pop("label", label))
         found.append(_Choice(f"{name}[{index}]", label, stated))
     return found
 
@@ -117,11 +122,17 @@ def _kind(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _names_the_run(name: str, table: Mapping[str, Any]) -> bool:
+    """Return whether `label` in a table is what the run is called, and not a setting: the column of a table of data."""
+    return name != "training" and not (name == "data" and table.get("kind") in _WITH_A_LABEL)
+
+
 def _cell(file: ExperimentFile, part: str, chosen: Mapping[tuple[str, ...], _Choice]) -> Cell:
     settings: dict[str, Any] = {}
     for name, value in file.settings.items():
         if isinstance(value, Mapping):
-            settings[name] = {key: inner for key, inner in value.items() if key != "label" or name == "training"}
+            named = _names_the_run(name, value)
+            settings[name] = {key: inner for key, inner in value.items() if key != "label" or not named}
         else:
             settings[name] = value
     for path, choice in chosen.items():

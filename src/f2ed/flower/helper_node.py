@@ -30,6 +30,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.nodestate import NodeState
+from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
 from f2ed.core.files import write_atomic
 from f2ed.flower.courier import carried
@@ -82,9 +83,7 @@ def main() -> None:
     os.environ |= {"FLWR_HOME": str(home), **QUIET}
     try:
         quiet_flower()
-        courier = Courier(path)
-        replace(start_client_internal, "_pull_and_store_message", courier.answer)
-        replace(start_client_internal, "time", SimpleNamespace(sleep=courier.wait))
+        Courier(path).take_over()
         write_atomic(home / "secret", os.urandom(32))
         sys.argv = [
             *("flower-supernode", "--superlink", superlink, "--root-certificates", certificates),
@@ -110,6 +109,19 @@ class Courier:
     def __init__(self, path: str) -> None:
         self._path = path
         self._last = -_RUNNING
+        self._seconds: dict[str, float] = {}
+        """How long messages took whose replies are yet to be sent."""
+
+    def take_over(self) -> None:
+        """Take the place of what Flower does with a message in this process."""
+        replace(start_client_internal, "_pull_and_store_message", self.answer)
+        replace(start_client_internal, "time", SimpleNamespace(sleep=self.wait))
+        # Flower knows the times of messages that it stored itself.
+        replace(InMemoryNodeState, "get_message_processing_duration", lambda _, message_id: self.seconds(message_id))
+
+    def seconds(self, message_id: str) -> float:
+        """Return how long a message took, once."""
+        return self._seconds.pop(message_id, 0.0)
 
     def wait(self, longest: float) -> None:
         """Wait for the next message, less long than Flower would."""
@@ -142,9 +154,8 @@ class Courier:
             )
             message.metadata.__dict__["_message_id"] = tree.object_id
             TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, 0
-            state.record_message_processing_start(tree.object_id)
             reply = carried(message, self._path, run=run, node=node)
-            state.record_message_processing_end(tree.object_id)
+            self._seconds[tree.object_id] = time.monotonic() - self._last
             start_client_internal._insert_message(reply, state, object_store)  # noqa: SLF001  as Flower does it
         except Exception as error:  # noqa: BLE001  no message ends the node
             _log.error("f2ed: a message to the helper failed", exc_info=error)

@@ -29,6 +29,8 @@ __all__ = ["Connection", "Deadlines", "LateReply", "Post", "Posted", "Question",
 _log = getLogger("f2ed.flower")
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
+_HELPER_PAUSE = 0.1
+"""A round has about ten exchanges with helpers, one after the other, so their replies are looked for often."""
 _POLLS = 8.0
 """Messages that are asked for in a second, beyond the first few."""
 _GRACE = 10.0
@@ -59,6 +61,8 @@ class Question(NamedTuple):
     """Seconds, in any case."""
     deadline: Callable[[], float]
     """Seconds, which may change while others answer."""
+    pause: float = _MAX_PAUSE
+    """Seconds between two looks for replies, at most, where few are waited for."""
 
 
 class LateReply(NamedTuple):
@@ -146,7 +150,8 @@ class Connection:
                 self._late[each] = _Unanswered(node, group, since, since + lifetime + _GRACE)
             if waiting:
                 time.sleep(pause)
-                pause = min(2 * pause, max(_MAX_PAUSE, len(waiting) / self._pulls.batch / _POLLS))
+                longest = min(questions[node].pause for node in waiting.values())
+                pause = min(2 * pause, max(longest, len(waiting) / self._pulls.batch / _POLLS))
 
     def late_replies(self) -> list[LateReply]:
         """Return the replies that came after their deadline, each once; their content is dropped."""
@@ -255,7 +260,7 @@ class RoundExchange:
         most = self._deadlines.train if posted.trains else self._deadlines.step
         self.models_sent += posted.trains
         if not posted.step:
-            return Question(posted.content, most, lambda: most)
+            return Question(posted.content, most, lambda: most, _HELPER_PAUSE)
         return Question(posted.content, most, lambda: self._deadlines.adapted(self._pace, posted.step, most))
 
 

@@ -74,7 +74,7 @@ def plan_shards(*, clients: int, malicious: int, min_crowd: int | None = None, s
     `malicious` is the number of attackers to assume, `min_crowd` the smallest number of clients whose mean the server
     may see.
     """
-    check_counts(clients, malicious)
+    check_counts(clients, malicious, min_crowd=min_crowd, shards=shards)
     wanted = _crowd(clients, min_crowd, shards)
     lowest, highest = SHARDS_PER_ATTACKER * malicious + 1, clients // wanted
     recommended = _recommend(clients, lowest, highest)

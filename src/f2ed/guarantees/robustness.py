@@ -10,6 +10,7 @@ In the worst case every malicious client is in its own shard: the share is m/p, 
 The theorem also assumes that honest shard means come from one distribution; larger shards approximate that better.
 """
 
+from numbers import Integral
 from typing import final
 
 import msgspec
@@ -88,8 +89,12 @@ def guarantee(*, clients: int, malicious: int, shards: int) -> Guarantee:
     )
 
 
-def check_counts(clients: int, malicious: int) -> None:
-    """Refuse numbers that describe no federation."""
+def check_counts(clients: int, malicious: int, **others: object) -> None:
+    """Refuse numbers that describe no federation, and others that are not whole."""
+    given: dict[str, object] = {"clients": clients, "malicious": malicious, **others}
+    for name, found in given.items():
+        if found is not None and not isinstance(found, Integral):
+            raise ConfigError(f"{name}: expected a whole number (found {found!r})")
     if clients < 1:
         raise ConfigError(f"{clients} clients; there must be at least 1")
     if not 0 <= malicious < clients:

@@ -11,7 +11,7 @@ from f2ed.learning.client import ClientData, LocalTrainer, TrainingJob, Training
 from f2ed.learning.cohort import Cohort
 from f2ed.learning.datasets import AnyDataset, Data, Samples
 from f2ed.learning.evaluate import Evaluator, Score
-from f2ed.learning.losses import AnyLoss, Loss
+from f2ed.learning.losses import METRICS, AnyLoss, Loss
 from f2ed.learning.models import AnyModel
 from f2ed.learning.momentum import ClientMomentum, MomentumState
 from f2ed.learning.optimizer import Training
@@ -20,6 +20,7 @@ from f2ed.learning.poisoning import MaliciousTraining, honest_settings
 from f2ed.learning.vector import Layout, flatten, layout, load
 
 __all__ = [
+    "METRICS",
     "AnyDataset",
     "AnyLoss",
     "AnyModel",

@@ -20,7 +20,18 @@ from f2ed.core.imports import imported
 from f2ed.core.settings import Settings
 from f2ed.learning.datasets.base import Data
 
-__all__ = ["CROSS_ENTROPY", "AnyLoss", "Bce", "CrossEntropy", "ImportedLoss", "Loss", "Mse", "NextToken", "metric_of"]
+__all__ = [
+    "CROSS_ENTROPY",
+    "METRICS",
+    "AnyLoss",
+    "Bce",
+    "CrossEntropy",
+    "ImportedLoss",
+    "Loss",
+    "Mse",
+    "NextToken",
+    "metric_of",
+]
 
 Metric = Callable[[Tensor, Tensor], Any]
 
@@ -210,22 +221,22 @@ def metric_of(name: str) -> Metric:
         if not callable(found):
             raise ConfigError(f"{name} is a {type(found).__name__}; it must be a function of outputs and targets")
         return found
-    if name not in _METRICS:
-        raise ConfigError(
-            f'there is no {name!r}; choose from {", ".join(_METRICS)}, or write "package.module:function"'
-        )
-    return _METRICS[name]
+    if name not in METRICS:
+        raise ConfigError(f'there is no {name!r}; choose from {", ".join(METRICS)}, or write "package.module:function"')
+    return METRICS[name]
 
 
 def _rmse(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Root of the mean squared error."""
     return (outputs.reshape(targets.shape) - targets).square().mean().sqrt()
 
 
 def _mae(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean absolute error."""
     return (outputs.reshape(targets.shape) - targets).abs().mean()
 
 
-_METRICS: dict[str, Metric] = {"rmse": _rmse, "mae": _mae}
+METRICS: dict[str, Metric] = {"rmse": _rmse, "mae": _mae}
 
 
 def _are_classes(data: Data) -> bool:

@@ -16,7 +16,7 @@ from f2ed.core.settings import Settings
 
 __all__ = ["Training", "begin", "step"]
 
-Rate = Annotated[float, msgspec.Meta(gt=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
@@ -35,8 +35,8 @@ class Training(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     local_epochs: Count = 1
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Share = 0.0
-    weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    proximal: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    weight_decay: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    proximal: Rate | None = None
     """FedProx (Li et al. 2020): adds this much times half the squared distance from the global model to the loss."""
     lr_schedule: AnyRateSchedule | None = None
     """How the learning rate changes over the rounds; constant by default."""

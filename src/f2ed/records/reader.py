@@ -72,7 +72,7 @@ def unpacked(path: Path) -> bytes:
 def read(path: Path | str) -> RunLog:
     """Read the file of one run; raise `ConfigError` if it is not one."""
     logs = read_all(path)
-    if len(logs) > 1:
+    if len(logs) != 1:
         raise ConfigError(f"{path} holds {len(logs)} runs; a file with a single run is needed here")
     return logs[0]
 

@@ -56,8 +56,10 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def kind(settings: object) -> str:
-    """Return the kind that a table of settings names; "" where there is none."""
+    """Return the kind that a table of settings names, or the name of what it imports; "" where there is none."""
     if isinstance(settings, Mapping):
+        if settings.get("kind") == "imported":
+            return str(settings.get("factory", "")).rpartition(":")[2]
         return str(settings.get("kind") or settings.get("type") or "")
     return str(settings or "")
 

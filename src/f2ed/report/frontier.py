@@ -10,6 +10,9 @@ __all__ = ["draw_frontier"]
 _ABREAST = 3
 # Where the number of a point stands, so that neighbors do not cover each other.
 _APART = (2, 2), (2, -7), (-5, 3), (-5, -8)
+_TICKS = (0.1, 0.5, 1, 2, 5, 10, 20, 50)
+_LEAST = 0.1
+"""Points of accuracy: the scale is logarithmic, and a rule that loses less is drawn here."""
 
 
 def draw_frontier(panels: Mapping[str, Mapping[str, tuple[float, float]]], path: Path) -> None:
@@ -29,12 +32,17 @@ def draw_frontier(panels: Mapping[str, Mapping[str, tuple[float, float]]], path:
             spare.set_axis_off()
         for axis, (title, points) in zip(axes, panels.items(), strict=False):
             for rule, (lost, backdoor) in points.items():
-                axis.plot([max(lost, 0.01)], [backdoor], "o", color="#0072B2", markersize=3)
+                axis.plot([max(lost, _LEAST)], [backdoor], "o", color="#0072B2", markersize=3)
                 number = rules.index(rule)
                 apart = _APART[number % len(_APART)]
                 axis.annotate(
-                    str(number + 1), (max(lost, 0.01), backdoor), apart, textcoords="offset points", fontsize=6
+                    str(number + 1), (max(lost, _LEAST), backdoor), apart, textcoords="offset points", fontsize=6
                 )
+            axis.set_xscale("log")
+            low, high = axis.get_xlim()
+            axis.set_xticks([tick for tick in _TICKS if low <= tick <= high], minor=False)
+            axis.set_xticks([], minor=True)
+            axis.xaxis.set_major_formatter("{x:g}")
             axis.set_title(title)
             axis.set_xlabel("accuracy lost, worst attack (points)")
         for first in axes[::abreast]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from f2ed.core.settings import choices
+
 __all__ = ["aliases", "explain"]
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
@@ -30,8 +32,17 @@ def explain(message: str, given: Mapping[str, Any], wanted: type) -> str:
     if missing := re.search(r"missing required field `(.+)`", what):
         place = f"{place}.{missing[1]}" if place else missing[1]
         return f"{place} is missing; state it"
+    if "Invalid enum value" in what:
+        what = f"expected one of {', '.join(map(repr, _choices(wanted, steps)))}"
+    what = what.replace(" | null`", "`").replace("`object", "`table")
     shown = "" if value is _ABSENT or isinstance(value, Mapping) else f" (found {value!r})"
     return f"{place}: {what[:1].lower()}{what[1:]}{shown}" if place else f"{what}{shown}"
+
+
+def _choices(wanted: Any, steps: list[str]) -> list[str]:
+    """Return the words that a setting may be."""
+    hints = [get_type_hints(struct, include_extras=True) for struct in _types(wanted, steps[:-1], {})]
+    return sorted({word for each in hints for word in choices(each.get(steps[-1]))})
 
 
 def aliases(registry: Any) -> dict[str, str]:

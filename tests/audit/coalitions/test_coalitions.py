@@ -1,10 +1,20 @@
 import numpy as np
 import pytest
 
-from f2ed.audit.coalitions import CoalitionFinding, CoalitionSettings, Strip, audit_coalitions, coalition_page
-from f2ed.audit.coalitions.audit import Row
+from f2ed.audit.coalitions import (
+    CoalitionFinding,
+    CoalitionSettings,
+    Strip,
+    audit_coalitions,
+    coalition_page,
+    helped_round,
+)
+from f2ed.audit.coalitions.cohort import LONGEST
+from f2ed.audit.coalitions.scoring import Row
+from f2ed.audit.server_view import draw_shard
 from f2ed.core.errors import ConfigError
-from f2ed.estimators import Mean
+from f2ed.estimators import Mean, Resilience
+from f2ed.learning.models import Mlp
 from f2ed.protocol.helpers import HelpersProtocol
 
 SETTINGS = CoalitionSettings(
@@ -20,6 +30,13 @@ SETTINGS = CoalitionSettings(
 @pytest.fixture(scope="module")
 def found(digits):
     return list(audit_coalitions(digits, SETTINGS, Mean()))
+
+
+@pytest.fixture(scope="module")
+def helped(digits):
+    model = Mlp((16,))(digits.shape, digits.classes, 0)
+    samples = draw_shard(digits, 20, 1, np.random.default_rng(0))
+    return helped_round("untrained", model, digits, samples, HelpersProtocol(sketch=512, tests=8), rule=Mean())
 
 
 def value(found, target, start, metric, model="untrained", rounds=None):
@@ -41,6 +58,21 @@ def share(found, start, target="images", model="untrained"):
 def test_a_shard_of_four_gives_its_images_away_and_the_whole_cohort_few(found):
     assert share(found, "S, shards of 4") > 0.9
     assert share(found, "S, mean of 32") < 0.3
+    assert share(found, "S, clipped shards of 4") > 0.5
+
+
+def test_the_server_is_also_shown_a_clip_that_no_update_exceeds(found):
+    assert share(found, "S, clip at the longest update") < 0.3
+    assert value(found, "images", "S, clip at the longest update", "share recovered by chance") < 0.3
+
+
+def test_no_update_is_longer_than_the_clip(helped):
+    lengths = [np.linalg.norm(each) for each in helped.updates]
+    assert max(lengths) <= helped.terms.clip_norm * (1 + 1e-6)
+    assert np.median([np.linalg.norm(each) for each in helped.trained]) == pytest.approx(helped.terms.clip_norm)
+    longest = helped.clipped(LONGEST)
+    assert longest.terms.clip_norm == pytest.approx(max(np.linalg.norm(each) for each in helped.trained))
+    assert all(np.array_equal(one, other) for one, other in zip(longest.updates, helped.trained, strict=True))
 
 
 def test_no_single_party_sees_anything_in_a_masked_row_and_two_see_all(found):
@@ -115,4 +147,4 @@ def test_a_rule_that_opens_no_sum_is_reported(digits):
     helpers = HelpersProtocol(sketch=64, tests=2, crowd=20)
     settings = CoalitionSettings(clients=20, colluders=(2,), hidden=8, helpers=helpers)
     with pytest.raises(ConfigError, match="opens no sum of these clients"):
-        list(audit_coalitions(digits, settings))
+        list(audit_coalitions(digits, settings, Resilience(contamination=0.1)))

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from f2ed.learning import ClientData, LocalTrainer, flatten
+from f2ed.learning.fast.gradients import by_vmap
 from f2ed.learning.fast.probe import disagreement, is_stochastic
 
 
@@ -63,3 +64,18 @@ def test_gradients_may_differ_in_few_coordinates_of_a_large_tensor(where, refuse
         return torch.stack(found)
 
     assert (disagreement(nearly, local, flatten(model), data) is not None) is refused
+
+
+def test_vmap_is_not_used_on_a_cpu_for_what_it_would_loop_over():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.reader, self.head = nn.LSTM(1, 3, batch_first=True), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.head(self.reader(x)[0][:, -1])
+
+    data = ClientData(torch.rand(5, 4, 1), torch.arange(5), torch.tensor([0, 1, 1, 0, 1]))
+    model = Reader()
+    complaint = disagreement(by_vmap(model), LocalTrainer(model), flatten(model), data)
+    assert complaint.startswith("torch has no batched version of ")

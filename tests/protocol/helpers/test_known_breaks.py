@@ -133,6 +133,7 @@ def test_a_lying_judge_meets_the_guard_of_the_server(choose, why):
         outcome = it.run(numbers, terms=it.terms(round_=1))
     assert outcome.mean is None
     assert why in outcome.aborted
+    assert "the mixer gave no" not in outcome.aborted  # it was not even asked
 
 
 def test_a_lying_judge_and_a_forgetful_server_meet_the_guard_of_the_mixer():
@@ -368,9 +369,13 @@ def test_no_half_is_told_before_both_helpers_signed_the_same_set():
 # H3: weights.
 
 
-def test_survivors_have_no_weights():
-    assert m.Weighed.__struct_fields__[:3] == ("kept", "struck", "mask")
+def test_a_client_counts_once_or_not_at_all():
+    """A decision names clients and has no weights; one that names a client twice, to give it more, is refused."""
     assert "weights" not in m.Weighed.__struct_fields__
+    it = Federation()
+    with liars.judge_keeps(lambda kept: (kept[0], *kept)):
+        outcome = it.run(updates(it.ids, SIZE))
+    assert "survivors that names one twice" in outcome.aborted
 
 
 # H5, H6, H7.

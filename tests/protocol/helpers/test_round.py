@@ -14,6 +14,7 @@ from f2ed.protocol.helpers.keys import joint_seed
 from f2ed.protocol.helpers.machine import load
 from f2ed.protocol.helpers.plain import plain_gram
 from f2ed.protocol.helpers.requests import AskGram
+from f2ed.protocol.primitives.crypto import seal
 from tests.protocol.helpers.federation import Federation, updates
 
 SIZE = 50
@@ -141,20 +142,27 @@ def test_garbage_uploads_are_dropped_by_name():
 
 
 def test_a_client_with_two_seeds_is_accused_by_the_helper_that_got_the_other():
+    """It seals another seed to the mixer than to the judge, in an envelope that opens for all three."""
     it = Federation()
+    true, sealed = it.client_reply, []
 
-    def two_seeds(party, request, reply):
-        if party != 6:
-            return reply
-        other = Federation(seed=1).client_reply(6, request, updates([6], SIZE)[6])
-        mine, theirs = m.read_reply(m.Upload, reply), m.read_reply(m.Upload, other)
-        sealed = (mine.envelope.sealed[0], theirs.envelope.sealed[1], mine.envelope.sealed[2])
-        changed = msgspec.structs.replace(mine.envelope, sealed=sealed)
-        return m.write(m.Upload(_signed(changed, it.client_keys[6]), mine.row))
+    def other_for_the_mixer(key, plain, *, associated):
+        sealed.append(plain)
+        return seal(key, bytes(32) if len(sealed) == 2 else plain, associated=associated)
 
-    outcome = it.run(updates(it.ids, SIZE), tamper=two_seeds)
-    assert outcome.dropped[6].startswith("mixer: ")
-    assert [each.client for each in outcome.accused["mixer"]] == [6]
+    def two_seeds(i, request, numbers):
+        with pytest.MonkeyPatch.context() as patch:
+            if i == 6:
+                patch.setattr("f2ed.protocol.helpers.envelope.seal", other_for_the_mixer)
+            return true(i, request, numbers)
+
+    it.client_reply = two_seeds
+    outcome = it.run(updates(it.ids, SIZE))
+    assert "is not the one that it committed to" in outcome.dropped[6]
+    assert {role: [each.client for each in found] for role, found in outcome.accused.items()} == {
+        "mixer": [6],
+        "judge": [],
+    }
     assert outcome.mean is not None
 
 

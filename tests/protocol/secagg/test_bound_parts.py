@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from f2ed.deployment import log_events
 from f2ed.deployment.hello import hello_text, helper_hello_text
 from f2ed.protocol.primitives.hybrid import Encapsulated
 from f2ed.protocol.secagg.keys import pair_mask
@@ -250,6 +251,10 @@ CASES = {
         lambda *given: links.wrap(*given).wrapped,
         [(A, [B]), (PAIR, [PAIR._replace(recipient=replace(TWO, client=3))]), (A, [B]), (MADE, [])],
     ),
+    "the keys of a shard in a log": (
+        lambda one, two: log_events._keyset((one, two)),
+        [(advertised(1, 0), [advertised(1, 9), advertised(2, 0)]), (advertised(3, 0), [advertised(3, 9)])],
+    ),
     "two digests in a tree": (lambda left, right: merkle.root_of([left, right]), [(A, [B]), (A, [B])]),
 }
 
@@ -267,3 +272,10 @@ def test_each_part_matters(name):
 def test_every_field_of_the_terms_is_tried():
     assert OTHER_TERMS.keys() == set(Terms.__struct_fields__)
     assert all(getattr(TERMS, name) != other for name, other in OTHER_TERMS.items())
+
+
+@pytest.mark.parametrize("number", [2**256, 2**256 + 296])
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_number_beyond_every_secret_is_none_that_was_advertised(number, alive):
+    """The field is a little larger than 32 bytes hold; a dealer may have shared such a number."""
+    assert keys.matches(A, advertised(1, 0), number, alive=alive, kind="x25519+mlkem768") == b""

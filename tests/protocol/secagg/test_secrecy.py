@@ -5,7 +5,8 @@ import pytest
 
 from f2ed.protocol.secagg.messages import Upload, decode
 from f2ed.protocol.secagg.schemes.dropout_tolerant.messages import TolerantUpload
-from tests.protocol.secagg.shard_driver import Shard
+from f2ed.protocol.secagg.shamir import PRIME
+from tests.protocol.secagg.shard_driver import Shard, load
 
 LENGTH = 50_000
 
@@ -83,3 +84,26 @@ def test_all_uploads_but_one_tell_nothing_about_the_sum():
     ]
     partial = np.add.reduce(words, dtype=np.uint32).view(np.uint8)
     assert chi_square(partial, 256) < bound(256)
+
+
+def test_the_shares_of_a_seed_tell_nothing_about_those_of_a_key():
+    """The server rebuilds a survivor's seed; with the same coefficients, one share of its key would open that too."""
+    shard, own, held = Shard(5), {}, {}
+
+    def request(step, client, data):
+        if step == "upload":
+            own[client] = load(shard.states[client], "test").phase
+        if step == "confirm":
+            held[client] = load(shard.states[client], "test").phase.held
+        return data
+
+    assert shard.run(request=request).total is not None
+    assert len(held) == 5
+    for shares in held.values():
+        for each in shares:
+            seed, key, dealer = number(each.seed), number(each.mask), own[each.dealer]
+            assert (key - seed + number(dealer.seed)) % PRIME != number(dealer.mask)
+
+
+def number(data):
+    return int.from_bytes(data, "big")

@@ -1,27 +1,26 @@
 """The audit of a round with helpers: each party, and each coalition with clients, beside shards of the same clients."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, final
 
 import msgspec
 import numpy as np
 import torch
 from msgspec import Meta
-from numpy.typing import NDArray
 from torch import nn
 
 from f2ed.audit.audit import trained_on
-from f2ed.audit.coalitions.cohort import HelpedRound, Vectors, helped_round
-from f2ed.audit.coalitions.findings import CoalitionFinding, Target
+from f2ed.audit.coalitions.cohort import LONGEST, HelpedRound, Vectors, helped_round
+from f2ed.audit.coalitions.findings import CoalitionFinding
 from f2ed.audit.coalitions.imprint import imprint, read_bins
 from f2ed.audit.coalitions.kept_sums import cosines_from_sums, with_guard
 from f2ed.audit.coalitions.members import label_findings, membership_findings
 from f2ed.audit.coalitions.probing import Prober, image_of, prober, shown, within_span
+from f2ed.audit.coalitions.scoring import SHOWN, Row, by_chance, picture, scored
 from f2ed.audit.findings import interval_of_mean
-from f2ed.audit.images import RECOGNIZED, match, psnr
+from f2ed.audit.images import match
 from f2ed.audit.inversion import invert
-from f2ed.audit.server_view import as_pixels, draw_shard
+from f2ed.audit.server_view import draw_shard
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimator
@@ -31,15 +30,12 @@ from f2ed.learning.datasets.base import image_shape
 from f2ed.learning.models import Mlp
 from f2ed.protocol.helpers import MIXER, SERVER, HelpersProtocol
 
-__all__ = ["CoalitionSettings", "Row", "audit_coalitions"]
+__all__ = ["CoalitionSettings", "audit_coalitions"]
 
 Count = Annotated[int, Meta(ge=1)]
 
-_SHOWN = 10
 _OWN = 10
 """Colluders that send their own updates."""
-_CHANCES = 5
-"""How many other images are compared for each client's."""
 _SKETCHED = 200
 """Directions along which mixer and judge together, who hold all sketches, look at every update."""
 
@@ -67,15 +63,6 @@ class CoalitionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             raise ConfigError(f"{max(self.colluders)} of {self.clients} clients collude; leave at least two others")
 
 
-@dataclass(frozen=True, eq=False)
-class Row:
-    """The same clients' images as one coalition sees them, [height, width, channels]."""
-
-    name: str
-    caption: str
-    pixels: NDArray[np.uint8]
-
-
 def audit_coalitions(
     data: Data, settings: CoalitionSettings, rule: Estimator | None = None
 ) -> Iterator[CoalitionFinding | Row | str]:
@@ -101,17 +88,20 @@ def audit_coalitions(
 
 def _images(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterator[CoalitionFinding | Row]:
     everyone, shape = range(it.clients), image_shape(it.data.shape)
-    yield _row(it, "true", "true images", everyone, it.pixels(everyone))
+    yield picture(it, "true", "true images", everyone, it.pixels(everyone))
     found = _from_shards(it, settings.shard)
-    yield from _scored(it, "images", f"S, shards of {settings.shard}", everyone, found, "shards")
+    yield from scored(it, "images", f"S, shards of {settings.shard}", everyone, found, "shards")
+    found = _from_shards(it, settings.shard, clipped=True)
+    yield from scored(it, "images", f"S, clipped shards of {settings.shard}", everyone, found)
     opened = it.opened()
     if isinstance(opened, str):
         raise ConfigError(f"the rule opens no sum of these clients, so there is nothing to audit: {opened}")
     mean, kept = opened
     candidates = invert(it.view(mean, len(kept)), shape)
     found, name = match(it.pixels(kept), candidates), f"S, mean of {len(kept)}"
-    yield from _scored(it, "images", name, kept, found, "server")
-    yield _by_chance(it, name, kept, candidates)
+    yield from scored(it, "images", name, kept, found, "server")
+    yield by_chance(it, name, kept, candidates)
+    yield from _longest_clip(it)
     for count in settings.colluders:
         helping = [client for client in kept if client >= it.clients - count]
         others = [client for client in kept if client < it.clients - count]
@@ -120,35 +110,27 @@ def _images(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterat
         own = np.sum([it.decode(it.numbers[client]) for client in helping], axis=0) if helping else 0
         left = (mean.astype(np.float64) * len(kept) - own) / len(others)
         images = match(it.pixels(others), invert(it.view(left, len(others)), shape))
-        yield from _scored(it, "images", f"S + {count} clients, mean of {len(others)} others", others, images)
-    some = range(min(it.clients, 2 * _SHOWN))
+        yield from scored(it, "images", f"S + {count} clients, mean of {len(others)} others", others, images)
+    some = range(min(it.clients, 2 * SHOWN))
     for party, role in ((SERVER, "S"), (MIXER, "M")):
         masked = [match(it.pixels([one]), invert(it.view(it.masked(one, party), 1), shape)) for one in some]
-        yield from _scored(it, "images", f"{role}, masked rows", some, np.concatenate(masked))
+        yield from scored(it, "images", f"{role}, masked rows", some, np.concatenate(masked))
     single = [match(it.pixels([one]), invert(it.view(it.decode(it.numbers[one]), 1), shape)) for one in some]
-    yield from _scored(it, "images", "S + M or S + J: single updates", some, np.concatenate(single))
+    yield from scored(it, "images", "S + M or S + J: single updates", some, np.concatenate(single))
     yield from _judged(it, settings, sketch)
 
 
-def _by_chance(it: HelpedRound, coalition: str, clients: Sequence[int], candidates: Vectors) -> CoalitionFinding:
-    """Return how many images of the same classes that no client has would count as recovered."""
-    rng, test = stream(it.seed, "audit", "by chance", it.name), it.data.test
-    labels = np.concatenate([np.asarray(it.samples[client].labels) for client in clients])
-    known = np.asarray(test.labels)
-    chosen = np.array([rng.choice(np.flatnonzero(known == label), _CHANCES) for label in labels]).T
-    near = []
-    for some in chosen:
-        others = as_pixels(test.images[some], it.data.black, it.data.white)
-        near.append(psnr(others, match(others, candidates)))
-    hits = (np.concatenate(near) > RECOGNIZED).astype(float)
-    draws = stream(it.seed, "intervals", it.name, coalition, "by chance")
-    return CoalitionFinding(
-        target="images",
-        coalition=f"{coalition}, images that no client has",
-        model=it.name,
-        metric="share recovered by chance",
-        found=interval_of_mean(hits, draws),
-    )
+def _longest_clip(it: HelpedRound) -> Iterator[CoalitionFinding | Row]:
+    """Let the server look at a sum with a clip that no update exceeds: a much longer one stands out."""
+    it = it.clipped(LONGEST)
+    opened = it.opened()
+    if isinstance(opened, str):
+        return
+    mean, kept = opened
+    candidates = invert(it.view(mean, len(kept)), image_shape(it.data.shape))
+    name = f"S, clip at the longest update, mean of {len(kept)}"
+    yield from scored(it, "images", name, kept, match(it.pixels(kept), candidates), "server_longest")
+    yield by_chance(it, name, kept, candidates)
 
 
 def _judged(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterator[CoalitionFinding | Row]:
@@ -159,19 +141,19 @@ def _judged(it: HelpedRound, settings: CoalitionSettings, sketch: str) -> Iterat
         rows = within_span(gram(it.numbers), victims, it.updates[victims:], noise)
         name = f"J + {it.clients - victims} clients, own updates, {blur}"
         file = "own" if noise else "own_exact"
-        yield from _scored(it, "images", name, range(victims), _each(it, range(victims), image_of(it, rows)), file)
+        yield from scored(it, "images", name, range(victims), _each(it, range(victims), image_of(it, rows)), file)
     inputs = it.samples[0].images[0].numel()
     probes = prober(it, min(_SKETCHED, inputs - 1))
     everyone, sent = range(it.clients), probes.rows(it, slice(None))
     found = _probed(it, probes, it.judge_gram([*it.numbers, *sent]), 1 / it.terms.columns, everyone)
-    yield from _scored(it, "images", f"M + J, sketches of all updates, {sketch}", everyone, found)
+    yield from scored(it, "images", f"M + J, sketches of all updates, {sketch}", everyone, found)
     for count in settings.colluders:
         others = range(it.clients - count)
         rows_sent = [*it.numbers[: len(others)], *sent[:count]]
         for blur, gram, noise in blurs:
             found = _probed(it, probes, gram(rows_sent), noise, others)
             file = f"probing_{count}" if noise else f"probing_{count}_exact"
-            yield from _scored(it, "images", f"J + {count} clients, probing, {blur}", others, found, file)
+            yield from scored(it, "images", f"J + {count} clients, probing, {blur}", others, found, file)
 
 
 def _probed(it: HelpedRound, probes: Prober, gram: Vectors, noise: float, victims: range) -> Vectors:
@@ -191,13 +173,13 @@ def _malicious(
         match(it.pixels(some), read_bins(it.view(it.shard_mean(some), len(some)), shape))
         for some in it.shards(settings.shard)
     ]
-    yield from _scored(it, "malicious model", f"S, shards of {settings.shard}", everyone, np.concatenate(found))
+    yield from scored(it, "malicious model", f"S, shards of {settings.shard}", everyone, np.concatenate(found))
     opened = it.opened()
     if isinstance(opened, str):
         return
     mean, kept = opened
     images = match(it.pixels(kept), read_bins(it.view(mean, len(kept)), shape))
-    yield from _scored(it, "malicious model", f"S, mean of {len(kept)}", kept, images, "imprint")
+    yield from scored(it, "malicious model", f"S, mean of {len(kept)}", kept, images, "imprint")
 
 
 def _probing_rounds(it: HelpedRound, settings: CoalitionSettings) -> Iterator[CoalitionFinding | Row]:
@@ -213,7 +195,7 @@ def _probing_rounds(it: HelpedRound, settings: CoalitionSettings) -> Iterator[Co
     images = probes.images_from(np.concatenate(seen, axis=1), lengths, 1 / it.terms.columns)
     found = _each(it, others, shown(it, torch.from_numpy(images)))
     name = f"J + {few} clients, other probes in every round, K = {it.terms.columns}"
-    yield from _scored(it, "rounds", name, others, found, rounds=len(seen))
+    yield from scored(it, "rounds", name, others, found, rounds=len(seen))
 
 
 def _server_rounds(it: HelpedRound, settings: CoalitionSettings) -> Iterator[CoalitionFinding]:
@@ -237,10 +219,10 @@ def _server_rounds(it: HelpedRound, settings: CoalitionSettings) -> Iterator[Coa
             )
 
 
-def _from_shards(it: HelpedRound, size: int) -> Vectors:
+def _from_shards(it: HelpedRound, size: int, *, clipped: bool = False) -> Vectors:
     """Return what the server recovers from the means of shards of the same clients."""
     shape = image_shape(it.data.shape)
-    views = [(some, it.view(it.shard_mean(some), len(some))) for some in it.shards(size)]
+    views = [(some, it.view(it.shard_mean(some, clipped=clipped), len(some))) for some in it.shards(size)]
     return np.concatenate([match(it.pixels(some), invert(view, shape)) for some, view in views])
 
 
@@ -251,44 +233,3 @@ def _each(it: HelpedRound, clients: Sequence[int], found: Vectors) -> Vectors:
     for place, client in enumerate(clients):
         out[place] = match(it.pixels([client]), found[place : place + 1])
     return out.reshape(-1, *found.shape[1:])
-
-
-def _scored(
-    it: HelpedRound,
-    target: Target,
-    coalition: str,
-    clients: Sequence[int],
-    found: Vectors,
-    file: str = "",
-    rounds: int = 1,
-) -> Iterator[CoalitionFinding | Row]:
-    true = it.pixels(clients)
-    average = as_pixels(it.data.test.images.mean(dim=0, keepdim=True), it.data.black, it.data.white)
-    near, guessed = psnr(true, found), psnr(true, np.broadcast_to(average, true.shape))
-    draws = stream(it.seed, "intervals", it.name, coalition)
-    measures: dict[str, tuple[Vectors, Vectors]] = {
-        "share recovered": ((near > RECOGNIZED).astype(float), (guessed > RECOGNIZED).astype(float)),
-        "PSNR, dB": (near, guessed),
-    }
-    for metric, (values, guess) in measures.items():
-        yield CoalitionFinding(
-            target=target,
-            coalition=coalition,
-            model=it.name,
-            metric=metric,
-            rounds=rounds,
-            found=interval_of_mean(values, draws),
-            guess=float(np.mean(guess)),
-        )
-    if file:
-        yield _row(it, file, coalition, clients, found)
-
-
-def _row(it: HelpedRound, name: str, caption: str, clients: Sequence[int], images: Vectors) -> Row:
-    """Show the first clients' images; black where a client is not among those whose images were looked for."""
-    size = len(it.samples[0])
-    everyone = np.zeros((it.clients, size, *images.shape[1:]))
-    everyone[list(clients)] = images.reshape(len(clients), size, *images.shape[1:])
-    row = np.concatenate(list(everyone.reshape(-1, *images.shape[1:])[:_SHOWN]), axis=2).clip(0, 1)
-    pixels = np.asarray(np.rint(255 * row.transpose(1, 2, 0)), dtype=np.uint8)
-    return Row(f"{it.name}_{name}", f"{caption}, {it.name} model", pixels)

@@ -4,8 +4,10 @@ Encoding, sketch, Gram matrix, rule and guard are the protocol's own. Only the m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,9 +24,14 @@ from f2ed.protocol.helpers.plain import plain_gram, plain_mean
 from f2ed.protocol.helpers.terms import encoding_of
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["LR", "HelpedRound", "Vectors", "helped_round"]
+__all__ = ["LONGEST", "LR", "MEDIAN", "HelpedRound", "Vectors", "helped_round"]
 
 LR = 0.1
+Clip = Literal["median", "longest"]
+MEDIAN: Clip = "median"
+"""A clip norm of the median length of the updates, as is recommended."""
+LONGEST: Clip = "longest"
+"""A clip norm that no update exceeds."""
 
 Vectors = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -39,6 +46,8 @@ class HelpedRound:
     model: nn.Module
     data: Data
     samples: list[Samples]
+    trained: list[NDArray[np.float32]]
+    """The updates before the clip."""
     updates: list[NDArray[np.float32]]
     numbers: list[Integers]
     terms: Terms
@@ -73,9 +82,21 @@ class HelpedRound:
         """Return shards of this size of the same clients, to compare with."""
         return [range(first, min(first + size, self.clients)) for first in range(0, self.clients, size)]
 
-    def shard_mean(self, some: range) -> NDArray[np.float32]:
-        """Return the mean that a server with shards opens."""
-        return opened_mean([self.updates[one] for one in some], stream(self.seed, "audit", "shard", some.start))
+    def shard_mean(self, some: range, *, clipped: bool = False) -> NDArray[np.float32]:
+        """Return the mean that a server with shards opens: by default without a clip norm, or with the same one."""
+        rows = self.updates if clipped else self.trained
+        return opened_mean([rows[one] for one in some], stream(self.seed, "audit", "shard", some.start))
+
+    def clipped(self, clip: Clip) -> "HelpedRound":
+        """Return the same clients with another clip."""
+        lengths = [float(np.linalg.norm(each)) for each in self.trained]
+        norm = float(np.median(lengths)) if clip == MEDIAN else max(lengths)
+        factors = [np.float32(min(1.0, norm / max(length, 1e-30))) for length in lengths]
+        updates = [each * factor for each, factor in zip(self.trained, factors, strict=True)]
+        terms = msgspec.structs.replace(self.terms, clip_norm=norm)
+        made = replace(self, terms=terms, updates=updates, numbers=[])
+        made.numbers.extend(made.encode(row, client) for client, row in enumerate(updates))
+        return made
 
     def judge_gram(self, rows: Sequence[Integers], round_: int = 0) -> Vectors:
         """Return the sketched Gram matrix of these rows, as the judge sees it in a round."""
@@ -115,9 +136,8 @@ def helped_round(
     rule: Estimator | None = None,
     seed: int = 0,
 ) -> HelpedRound:
-    """Let the clients take one full-batch step each; the clip is as long as the longest update."""
+    """Let the clients take one full-batch step each; the clip norm is the median length of the updates."""
     updates = [update(model, some, lr=LR) for some in samples]
-    clip = float(max(np.linalg.norm(each) for each in updates))
     parties = {role: Party(f"operator of the {role}", bytes([place]) * 32) for place, role in enumerate(ROLES)}
     terms = helper_terms(
         settings,
@@ -126,10 +146,8 @@ def helped_round(
         round_=0,
         members=range(len(samples)),
         coordinates=len(updates[0]),
-        clip_norm=clip,
+        clip_norm=1.0,
         rule=FilterL2(contamination=0.1) if rule is None else rule,
         parties=parties,
     )
-    made = HelpedRound(name, model, data, samples, updates, [], terms, seed)
-    made.numbers.extend(made.encode(row, client) for client, row in enumerate(updates))
-    return made
+    return HelpedRound(name, model, data, samples, updates, [], [], terms, seed).clipped(MEDIAN)

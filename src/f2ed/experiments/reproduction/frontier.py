@@ -15,7 +15,8 @@ from f2ed.records import RunLog
 
 __all__ = ["Standing", "measured_frontier", "setting_table", "standings", "undominated"]
 
-_NAME, _BASELINE, _SEARCHED = "frontier", "Mean", "adaptive backdoor"
+_NAME, _LATER, _AIMED = "frontier", "frontier-more", "aimed"
+_BASELINE, _SEARCHED = "Mean", "adaptive backdoor"
 
 
 class Standing(NamedTuple):
@@ -43,15 +44,23 @@ class Standing(NamedTuple):
 
 
 def measured_frontier(results: Path) -> list[Standing]:
-    """Return the standing of each rule in each setting that was run against every attack of the file."""
-    cells = expand(read(find(Path(_NAME))))
-    return standings(cells, matched(cells, logs_of(results / _NAME)))
+    """Return the standing of each rule in each setting that was run against every attack of the file.
+
+    A run of the second archive replaces that of the first: it is of a later version. The attack aimed at signs and
+    angles counts where it was run.
+    """
+    cells, aimed = (expand(read(find(Path(name)))) for name in (_NAME, _AIMED))
+    logs = [log for name in (_LATER, _NAME, _AIMED) for log in logs_of(results / name)]
+    return standings(cells, matched([*cells, *aimed], logs), aimed)
 
 
-def standings(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Standing]:
-    """Return the standings, by setting and in the order of the file; rules that lack an attack are left out."""
+def standings(cells: Sequence[Cell], found: Mapping[str, RunLog], further: Sequence[Cell] = ()) -> list[Standing]:
+    """Return the standings, by setting and in the order of the file; rules that lack an attack are left out.
+
+    `further` are runs that count where they were made, and that no rule is left out for.
+    """
     arms: dict[str, dict[str, Arm]] = defaultdict(lambda: defaultdict(Arm))
-    for cell in cells:
+    for cell in [*cells, *further]:
         if (log := found.get(cell.slug)) is not None:
             arms[_setting(cell)][cell.arm["estimator"]].add(cell, log)
     attacks = {cell.arm["attack"] for cell in cells}
@@ -59,7 +68,7 @@ def standings(cells: Sequence[Cell], found: Mapping[str, RunLog]) -> list[Standi
         _standing(setting, rule, arm, rules[_BASELINE].accuracy["none"].mean)
         for setting, rules in arms.items()
         for rule, arm in rules.items()
-        if attacks == arm.accuracy.keys() and "none" in rules.get(_BASELINE, Arm()).accuracy
+        if attacks <= arm.accuracy.keys() and "none" in rules.get(_BASELINE, Arm()).accuracy
     ]
 
 

@@ -1,7 +1,7 @@
 """What searches for the worst attack found on each rule, and what that says about the choice of one."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -16,7 +16,17 @@ from f2ed.experiments.reproduction.outcomes import matched
 from f2ed.experiments.reproduction.quoted import logs_of
 from f2ed.experiments.reproduction.worst_case import Arm
 
-__all__ = ["Searched", "fewer_lost", "fewer_malicious", "five_malicious", "joined", "searched", "searched_table"]
+__all__ = [
+    "Searched",
+    "fewer_lost",
+    "fewer_malicious",
+    "five_malicious",
+    "joined",
+    "searched",
+    "searched_in_shards",
+    "searched_table",
+    "worst_of",
+]
 
 _RULES = {
     "fence": "FilterL2 + fence",
@@ -46,11 +56,32 @@ class Searched(msgspec.Struct, frozen=True):
         """The rule as the other tables have it."""
         return _RULES.get(self.rule, self.rule)
 
+    def harm(self) -> float:
+        """Return how bad it is: the success of a backdoor, or the accuracy that is missing."""
+        return fmean(self.success) if self.objective == "backdoor" else 1 - fmean(self.accuracy)
+
 
 def searched(results: Path, name: str) -> list[Searched]:
     """Return what a search found: `shards`, `client_rows` or `five`; nothing if it was not run."""
     path = results / "searched" / f"{name}.json"
     return msgspec.json.decode(path.read_bytes(), type=list[Searched]) if path.exists() else []
+
+
+def searched_in_shards(results: Path) -> list[Searched]:
+    """Return what the searches with 25 shards found together; the later one began again with the rules that lead."""
+    return worst_of([*searched(results, "shards"), *searched(results, "shards_2")])
+
+
+def worst_of(found: Iterable[Searched]) -> list[Searched]:
+    """Join several searches: for each setting, rule and objective the worse attack, with the trials of both."""
+    best: dict[tuple[str, str, str], Searched] = {}
+    for each in found:
+        place = _partition(each), each.name, each.objective
+        other = best.get(place, each)
+        kept = max(other, each, key=Searched.harm) if other is not each else each
+        added = {} if other is each else {"trials": other.trials + each.trials, "stopped": other.stopped + each.stopped}
+        best[place] = msgspec.structs.replace(kept, **added)
+    return sorted(best.values(), key=lambda each: [*dict.fromkeys(place[0] for place in best)].index(_partition(each)))
 
 
 def searched_table(found: Sequence[Searched]) -> Table:
@@ -71,11 +102,12 @@ def joined(results: Path) -> dict[str, dict[str, Ends]]:
 
 def _every(results: Path) -> Iterator[tuple[str, str, Ends]]:
     for rule in measured_frontier(results):
-        lowest = rule.honest - (rule.lost - rule.cost)
-        if "no shards" not in rule.setting:
-            yield f"{rule.setting.removeprefix('mnist, ')}, 10", rule.rule, Ends(rule.honest, lowest, rule.backdoor)
-    for name, malicious in (("shards", 10), ("five", 5)):
-        for each in searched(results, name):
+        data, _, partition = rule.setting.partition(", ")
+        if data == "mnist" and "no shards" not in partition:
+            lowest = rule.honest - (rule.lost - rule.cost)
+            yield f"{partition}, 10", rule.rule, Ends(rule.honest, lowest, rule.backdoor)
+    for found, malicious in ((searched_in_shards(results), 10), (searched(results, "five"), 5)):
+        for each in found:
             success = 100 * fmean(each.success) if each.success else 0.0
             ends = Ends(100 * fmean(each.honest), 100 * fmean(each.accuracy), success)
             yield f"{_partition(each)}, {malicious}", each.name, ends

@@ -109,6 +109,7 @@ def _images(samples: list[Any], what: str) -> Any:
 
 def _chosen(split: Any, stated: str | None, usual: tuple[str, ...], what: str) -> str:
     if stated is not None:
+        _check_column(split, stated, what)
         return stated
     found = [name for name in usual if name in split.column_names]
     if not found:
@@ -118,6 +119,10 @@ def _chosen(split: Any, stated: str | None, usual: tuple[str, ...], what: str) -
 
 
 def _column(split: Any, name: str, what: str) -> Any:
+    _check_column(split, name, what)
+    return np.asarray(split[name])
+
+
+def _check_column(split: Any, name: str, what: str) -> None:
     if name not in split.column_names:
         raise ConfigError(f"there is no column {name!r} for the {what}; there are {', '.join(split.column_names)}")
-    return np.asarray(split[name])

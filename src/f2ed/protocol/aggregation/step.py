@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from f2ed.core.arrays import Array, as_matrix, namespace
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, PluginError
 from f2ed.core.msgpack_parts import Buffer, parts
 from f2ed.core.randomness import stream
 from f2ed.estimators import Estimate, Estimator
@@ -155,6 +155,8 @@ class ServerStep:
             if end < width:
                 others = use(slice(end, width), self.tensors[len(first) :], stream(self.seed, "buffers", round_))
                 estimate = replace(estimate, mean=namespace(rows).concatenate((estimate.mean, others.mean)))
+        except PluginError:
+            raise
         except ConfigError as error:
             return StepResult(None, f"the estimator cannot use {len(rows)} rows: {error}", state)
         return self._moved(estimate, state, rows, round_, names)

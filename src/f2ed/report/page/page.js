@@ -13,7 +13,7 @@
   const percent = (value) => {
     if (value == null) return "–";
     if (value > 0 && value < 0.0005) return "less than 0.1 %";
-    return `${(100 * value).toFixed(value && Math.abs(value) < 0.1 ? 1 : 0)} %`;
+    return `${(100 * value).toFixed(value && Math.abs(value) < 0.1 ? 1 : 0)}%`;
   };
   const slug = (text) => text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "plot";
 
@@ -385,7 +385,7 @@
   function meter() {
     const read = shown().flatMap((arm) => arm.runs).map((file) => records.runs[file]).filter((run) => run.columns.rank.some((value) => value != null));
     const several = distinct(read.map((run) => `${run.clients}/${run.rows}`)).length > 1;
-    const way = (run) => `${run.schedule}${several ? `, ${run.clients} clients in ${run.rows} shards` : ""}${+run.settings.client_dropout ? `, ${100 * run.settings.client_dropout} % dropout, ${run.mode}` : ""}`;
+    const way = (run) => `${run.schedule}${several ? `, ${run.clients} clients in ${run.rows} shards` : ""}${+run.settings.client_dropout ? `, ${100 * run.settings.client_dropout}% dropout, ${run.mode}` : ""}`;
     const lines = [...Map.groupBy(read, way)].map(([label, [run]]) => [label, run]);
     const panel = (name, title) => ({
       key: name, title,
