@@ -119,6 +119,28 @@ def test_the_malicious_model_and_the_chances_are_what_the_audit_found():
         assert said in PAGE
 
 
+def test_ten_images_per_client_are_as_the_audit_found_them():
+    found = json.loads((ROOT / "docs" / "figures" / "audit_helpers_ten.json").read_text(encoding="utf-8"))
+    assert found["settings"]["batch_size"] == 10
+
+    def both(target, start, metric, models=("untrained", "trained")):
+        return [
+            one["found"]["value"]
+            for model in models
+            for one in found["findings"]
+            if (one["target"], one["model"], one["metric"]) == (target, model, metric)
+            and one["coalition"].startswith(start)
+        ]
+
+    assert max(both("images", "J + 50 clients, probing, K", "share recovered")) < 0.005
+    shards = [round(100 * each) for each in both("images", "S, shards", "share recovered")]
+    assert f"{shards[0]} % (untrained) and {shards[1]} %" in PAGE
+    named, summed = ([f"{each:.2f}" for each in both("membership", who, "AUC")] for who in ("J + 10", "S, mean"))
+    assert f"membership by name is {' and '.join(named)}, and in the sum {' and '.join(summed)}." in PAGE
+    read = [f"{100 * each:.0f}" for each in both("malicious model", "S,", "share recovered", ("malicious",))]
+    assert f"with ten images each {' and '.join(read)} %" in PAGE
+
+
 @pytest.mark.parametrize(("label", "start"), [("fixed groups of 4", "S, fixed"), ("nested sets, by 4", "S, nested")])
 def test_the_cosines_over_rounds_are_what_the_audit_found(label, start):
     cosines = [audited("rounds", start, "untrained", "cosine", rounds) for rounds in (1, 10, 100)]
