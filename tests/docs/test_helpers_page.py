@@ -167,6 +167,23 @@ def test_the_page_says_up_to_how_many_attackers_resilience_is_the_default(size, 
     assert f"{malicious} " in PAGE.split("With 100 clients and a crowd of 25 that is beyond")[1][:120]
 
 
+def test_what_the_clip_costs_is_what_was_run():
+    found = defaultdict(list)
+    for log in read_all(ROOT / "results" / "helpers_clip.jsonl.xz"):
+        arm = log.header.arm
+        found[arm["estimator"], arm["attack"], arm["clip_norm"]].append((log.header.seed, 100 * log.final_accuracy))
+
+    def shown(rule, clip):
+        return " / ".join(f"{accuracy:.1f}" for _, accuracy in sorted(found[rule, "none", clip])) + " %"
+
+    text = " ".join(PAGE.split())
+    for rule, between in (("FilterL2", "with a clip of about the median and"), ("Resilience", "and")):
+        assert f"{shown(rule, '1.4')} {between} {shown(rule, '3.0')}" in text
+    ends = sorted(end for (rule, *_), some in found.items() if rule == "Resilience" for _, end in some)
+    assert [f"{end:.0f}" for end in ends[:2]] == ["81", "81"]
+    assert f"two end at 81 % after 8 rounds, where the others have {ends[2]:.1f} to {ends[-1]:.1f} %" in text
+
+
 def test_the_table_of_backdoors_and_groups_is_what_was_run():
     found = {}
     for log in read_all(ROOT / "results" / "helpers_backdoors.jsonl.xz"):
