@@ -9,6 +9,7 @@ import torch
 
 import f2ed
 from f2ed.core.errors import ConfigError
+from f2ed.learning import flatten
 from f2ed.records.columns import NUMBERS
 from f2ed.simulation import Run, Simulation, experiment, simulate
 from tests.simulation.small_run import SMALL
@@ -25,6 +26,15 @@ def test_a_run_is_lazy_and_kept():
     assert list(run) == list(run.records)
     assert run.log.finished
     assert len(run.records) == 3
+
+
+def test_another_run_can_begin_with_its_saved_model(tmp_path):
+    first = simulate(SMALL)
+    first.save_model(tmp_path / "model.safetensors")
+    again = Simulation(experiment(SMALL | {"start": str(tmp_path / "model.safetensors")}))
+    assert torch.equal(again.start().model, flatten(first.model()))
+    with pytest.raises(ConfigError, match=r"the model cannot be saved to .*: Is a directory"):
+        first.save_model(tmp_path)
 
 
 def test_its_model_is_that_of_the_simulation_and_predicts_as_recorded():

@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from f2ed.core.errors import ConfigError, MissingExtra
+from f2ed.learning.saved import save_model
 from f2ed.records import RoundRecord, RunHeader, RunLog
 from f2ed.records.columns import COUNTS, NUMBERS, numbers
 from f2ed.records.text import percent
@@ -26,8 +28,8 @@ _SHOWN_ROUNDS = 20
 class Run:
     """The rounds of a simulation: each is run when it is first asked for, and kept.
 
-    Iterating runs the rounds that are left, one at a time, and may be repeated. `records`, `model`, `to_frame`,
-    `to_table` and `plot` finish the run first; `header`, `log` and the representations show what there is.
+    Iterating runs the rounds that are left, one at a time, and may be repeated. `records`, `model`, `save_model`,
+    `to_frame`, `to_table` and `plot` finish the run first; `header`, `log` and the representations show what there is.
     """
 
     def __init__(self, simulation: "Simulation") -> None:
@@ -62,6 +64,13 @@ class Run:
         """Return the model after the last round, on the CPU and ready to predict."""
         self._finish()
         return self._simulation.model(self._state)
+
+    def save_model(self, path: Path | str) -> None:
+        """Write the model after the last round as safetensors; another run can begin with it: `start = path`."""
+        try:
+            save_model(Path(path), self.model(), digest=self.header.digest)
+        except OSError as error:
+            raise ConfigError(f"the model cannot be saved to {path}: {error.strerror}") from None
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per round; what is not known is NaN."""

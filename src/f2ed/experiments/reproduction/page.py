@@ -156,7 +156,12 @@ def _fenced(every: list[Reproduced]) -> Iterator[str]:
         if verdict not in {"not run", ours[name, data, attack]}
     ]
     yield f"- With {FENCED} in the place of FilterL2 and of averaging: {_counted(row[-1] for row in found)}."
-    yield f" It changes: {'; '.join(changed)}.\n\n" if changed else "\n\n"
+    if changed:
+        yield f" It changes: {'; '.join(changed)}."
+    worse = [f"{name}, {data}, {attack}" for name, data, attack, verdict in found if verdict == "worse"]
+    if worse:
+        yield f" It is worse in: {'; '.join(worse)}; see [Why some numbers differ](#why-some-numbers-differ)."
+    yield "\n\n"
 
 
 def _quick_standing(each: Reproduced, results: Path) -> list[str]:
