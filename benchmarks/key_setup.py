@@ -38,12 +38,12 @@ def measured(size: int, protocol: Protocol) -> tuple[float, float]:
             job="job", round=0, model=bytes(32), coordinates=10, encoding=Encoding(1.0), roster=clients.roster,
             protocol=protocol,
         )  # fmt: skip
-        clients.begin_epoch(range(count))
         exchange = MemoryExchange(
             clients, np.zeros((count, 10), np.float32), range(count), model=bytes(32), seed=0, round_=0
         )
         start = process_time()
-        keys = dict(set_up_keys(exchange, plan, task).keys)
+        with clients.new_epoch(range(count)):
+            keys = dict(set_up_keys(exchange, plan, task).keys)
         between = process_time()
         _, audit = shard_means(exchange, plan, task, keys=keys)
         rounds.append(process_time() - between)

@@ -119,6 +119,28 @@ def test_the_malicious_model_and_the_chances_are_what_the_audit_found():
         assert said in PAGE
 
 
+def test_ten_images_per_client_are_as_the_audit_found_them():
+    found = json.loads((ROOT / "docs" / "figures" / "audit_helpers_ten.json").read_text(encoding="utf-8"))
+    assert found["settings"]["batch_size"] == 10
+
+    def both(target, start, metric, models=("untrained", "trained")):
+        return [
+            one["found"]["value"]
+            for model in models
+            for one in found["findings"]
+            if (one["target"], one["model"], one["metric"]) == (target, model, metric)
+            and one["coalition"].startswith(start)
+        ]
+
+    assert max(both("images", "J + 50 clients, probing, K", "share recovered")) < 0.005
+    shards = [round(100 * each) for each in both("images", "S, shards", "share recovered")]
+    assert f"{shards[0]} % (untrained) and {shards[1]} %" in PAGE
+    named, summed = ([f"{each:.2f}" for each in both("membership", who, "AUC")] for who in ("J + 10", "S, mean"))
+    assert f"membership by name is {' and '.join(named)}, and in the sum {' and '.join(summed)}." in PAGE
+    read = [f"{100 * each:.0f}" for each in both("malicious model", "S,", "share recovered", ("malicious",))]
+    assert f"with ten images each {' and '.join(read)} %" in PAGE
+
+
 @pytest.mark.parametrize(("label", "start"), [("fixed groups of 4", "S, fixed"), ("nested sets, by 4", "S, nested")])
 def test_the_cosines_over_rounds_are_what_the_audit_found(label, start):
     cosines = [audited("rounds", start, "untrained", "cosine", rounds) for rounds in (1, 10, 100)]
@@ -143,6 +165,23 @@ def test_the_page_says_up_to_how_many_attackers_resilience_is_the_default(size, 
     kinds = [type(recommended_rule(settings, clients=100, malicious=m).rule) for m in (malicious, malicious + 1)]
     assert kinds == [Resilience, FilterL2]
     assert f"{malicious} " in PAGE.split("With 100 clients and a crowd of 25 that is beyond")[1][:120]
+
+
+def test_what_the_clip_costs_is_what_was_run():
+    found = defaultdict(list)
+    for log in read_all(ROOT / "results" / "helpers_clip.jsonl.xz"):
+        arm = log.header.arm
+        found[arm["estimator"], arm["attack"], arm["clip_norm"]].append((log.header.seed, 100 * log.final_accuracy))
+
+    def shown(rule, clip):
+        return " / ".join(f"{accuracy:.1f}" for _, accuracy in sorted(found[rule, "none", clip])) + " %"
+
+    text = " ".join(PAGE.split())
+    for rule, between in (("FilterL2", "with a clip of about the median and"), ("Resilience", "and")):
+        assert f"{shown(rule, '1.4')} {between} {shown(rule, '3.0')}" in text
+    ends = sorted(end for (rule, *_), some in found.items() if rule == "Resilience" for _, end in some)
+    assert [f"{end:.0f}" for end in ends[:2]] == ["81", "81"]
+    assert f"two end at 81 % after 8 rounds, where the others have {ends[2]:.1f} to {ends[-1]:.1f} %" in text
 
 
 def test_the_table_of_backdoors_and_groups_is_what_was_run():

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -254,3 +255,20 @@ def test_a_node_whose_loop_ends_ends_with_a_failure(tmp_path, monkeypatch):
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
     for each in atexit:
         each()
+
+
+def test_the_process_of_an_app_loads_neither_a_database_nor_the_server():
+    code = """
+import sys
+import f2ed.flower.app_process
+from f2ed.flower import protect
+print([name for name in ("sqlalchemy", "f2ed.flower.strategy", "torch") if name in sys.modules])
+from f2ed.flower import F2ed, BestModel, FinishedRound
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_refused():
+    with pytest.raises(ImportError, match="cannot import name 'F3ed'"):
+        from f2ed.flower import F3ed  # noqa: F401

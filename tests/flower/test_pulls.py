@@ -1,7 +1,5 @@
 """A reply that is still on its way, or never arrives whole, delays no other."""
 
-import subprocess
-import sys
 import threading
 from unittest.mock import ANY
 
@@ -98,9 +96,3 @@ def test_a_reply_that_broke_off_is_named_as_such():
     error = Error(code=5, reason="Reply message objects are unavailable. The sender may not have completed the upload")
     with pytest.raises(PeerError, match="its reply broke off: its node ended or lost its connection while it sent it"):
         reply_bytes(reply_to("to 1", error))
-
-
-def test_an_app_loads_no_database():
-    code = "import sys, f2ed.flower, f2ed.flower.app_process; print('sqlalchemy' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "False"

@@ -31,7 +31,7 @@ LIES = {
     "judge drops one": lambda: liars.judge_keeps(lambda kept: kept[1:]),
     "judge keeps few": lambda: liars.judge_keeps(lambda kept: kept[:2]),
     "judge keeps strangers": lambda: liars.judge_keeps(lambda kept: (*kept, 4000)),
-    "judge keeps twice": lambda: liars.judge_keeps(lambda kept: (*kept, kept[-1])),
+    "judge keeps twice": lambda: liars.judge_keeps(lambda kept: (*kept, *kept[-1:])),
     "judge shuffles": lambda: liars.judge_keeps(lambda kept: kept[::-1]),
 }
 HARMLESS = {"none", "mixer accuses", "server sketches"}
@@ -88,6 +88,9 @@ def check(it, name, outcome, sent, faults, before, struck):
         if name in HARMLESS:
             whys = ("not that of its masked row", "the policy demands a crowd", "in range", "the rule cannot use")
             assert any(why in outcome.aborted for why in whys), outcome.aborted
+        if name == "none":
+            assert set(outcome.struck) <= too_long
+            assert bool(outcome.struck) == ("keeps nobody" in outcome.aborted)
         return
     kept = outcome.kept
     assert name in HARMLESS or name.startswith("judge") or name == "mixer accuses"

@@ -77,6 +77,16 @@ def test_a_new_round_erases_what_an_abandoned_one_left():
     assert not any(each.seed in shard.states[VICTIM] for each in held)
 
 
+def test_a_refusal_erases_the_secrets_of_the_round_and_keeps_its_mark():
+    """Else a later request of the same round could go on with them."""
+    shard = Shard(5)
+    shard.run(request=lambda step, client, data: b"junk" if (step, client) == ("confirm", VICTIM) else data)
+    state = load(shard.states[VICTIM], "test")
+    assert VICTIM in shard.refusals
+    assert state.phase is None
+    assert state.mark == (shard.terms.epoch, shard.terms.round)
+
+
 def test_a_state_of_another_job_or_of_random_bytes_is_the_callers_mistake():
     with pytest.raises(ConfigError, match="cannot be read"):
         load(b"\xc1", "test")

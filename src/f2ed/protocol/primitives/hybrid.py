@@ -5,7 +5,7 @@ Nothing here draws randomness but `encapsulate`, whose library has no seeded for
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol, final
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -159,6 +159,7 @@ def _load(seed: bytes) -> MLKEM768PrivateKey:
         raise _unsupported() from None
 
 
+@lru_cache(maxsize=1024)  # A server checks a key, and the members of a simulated shard use it.
 def _public_kem_key(public: bytes) -> MLKEM768PublicKey:
     try:
         return MLKEM768PublicKey.from_public_bytes(public)
