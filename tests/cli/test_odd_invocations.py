@@ -30,6 +30,7 @@ ODD = [
     (f"export {RECORDS}", "no output format given"),
     (f"export {RECORDS} --to csv -o .", "cannot be used: Is a directory"),
     (f"export {RECORDS} --tensorboard file", "cannot be used: Not a directory"),
+    ("records migrate empty", "no records given"),
     ("repair empty", "empty holds 0 runs"),
     ("audit --trials 0", "--trials: expected `int` >= 1"),
     ("kit check", "is not an unpacked kit"),

@@ -38,9 +38,9 @@ def migrate(
 
     Example: f2ed records migrate runs/fig1_iid -o results/fig1_iid.jsonl.xz
     """
-    if not paths:
-        raise ConfigError("no records given; name folders or record files, as in: f2ed records migrate runs/demo")
     files = [file for path in paths for file in _files(path)]
+    if not files:
+        raise ConfigError("no records given; name folders or record files, as in: f2ed records migrate runs/demo")
     console = Console(highlight=False)
     if out is not None:
         if not out.name.endswith(".jsonl.xz"):
