@@ -11,6 +11,7 @@ import pytest
 from f2ed.core.errors import ConfigError, PeerError, Refusal
 from f2ed.deployment.encrypted_key import ENTROPY
 from f2ed.deployment.identity import identify, is_test, key_store, roster_from
+from f2ed.deployment.key_memory import key_folder
 from f2ed.deployment.keyfiles import Encryption, read_private, write_pair
 from f2ed.deployment.roster import Entry, Roster, signed, write_roster
 from f2ed.deployment.state_store import FileStore, Kept
@@ -123,6 +124,24 @@ def test_the_keys_of_a_roster_that_expired_are_erased(node_config, tmp_path):
         roster = msgspec.structs.replace(me.roster, expires=expires)
         with key_store(roster, tmp_path, tmp_path / "mine.state").open("job") as desk:
             assert desk.read().state == left
+
+
+def test_keys_are_filed_by_federation_and_serial(node_config, tmp_path):
+    """Else a node in two federations would erase the keys of one for the other."""
+    me = identified(node_config)
+    with me.store.open("job") as desk:
+        desk.write(Kept(b"state"))
+    (path,) = (each for each in (tmp_path / "mine.state").glob("keys-*") if not each.suffix)
+    assert path.name.startswith(f"keys-{me.roster.lineage}-{me.roster.serial}-")
+
+
+def test_keys_are_where_the_system_keeps_memory_unless_the_settings_say_where(node_config, tmp_path):
+    del node_config["f2ed-keys"]
+    me = identified(node_config | {"f2ed-state": str(tmp_path / "state")})
+    with me.store.open("job") as desk:
+        desk.write(Kept(b"state"))
+    assert list(key_folder(tmp_path / "state").glob(f"keys-{me.roster.lineage}-*"))
+    me.store.forget()
 
 
 def test_a_damaged_state_is_refused(tmp_path):
