@@ -59,7 +59,8 @@ def _fewer(results: Path) -> str:
     which won most searches, and *boosted*, which a search found against AlignIns. For each rule the success of the
     worse one
     in percent after 30 rounds; no accuracy was more than {fewer_lost(results):.1f} points below that without an
-    attack. [Searches](limits.md) with 2 and 5 malicious clients, i.i.d., found little more."""
+    attack. [Short searches](limits.md) with 2 and 5 malicious clients, i.i.d., found no backdoor above 3.1 % but those
+    with learned triggers; a stronger one may exist."""
 
 
 def _alike(every: Sequence[Standing]) -> list[Standing]:

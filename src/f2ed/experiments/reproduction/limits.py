@@ -48,15 +48,17 @@ def _planted(results: Path) -> list[str]:
     learned = [100 * fmean(each.success) for each in every if each.attack.get("kind") == "iba"]
     lost = [100 * (fmean(each.honest) - fmean(each.accuracy)) for each in every if each.objective == "accuracy"]
     alone = _alone(results)
-    summary = f"""**With 5 of 100 clients malicious, rules with a fence hold; with 10, none does.** 25 shards, MNIST,
-    clients that have all classes, a small dense network: no backdoor that was tried by 2 or 5 malicious clients
-    reached more than {max(100 * fmean(each.success) for each in found):.1f} %, no attack cost more than
-    {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. With 10, searches
-    [found a backdoor](frontier.md) against every rule, and the last section shows what makes that hard to mend."""
+    summary = f"""**With 10 of 100 clients malicious, every rule lets a backdoor in; with 5, rules with a fence let in
+    little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network: learned triggers
+    apart, no backdoor that was tried by 2 or 5 malicious clients reached more than
+    {max(100 * fmean(each.success) for each in found):.1f} %, no attack cost more than {max(lost):.1f} points of
+    accuracy, and without an attack the rules lose nothing. These searches were short, and a stronger attack may exist.
+    With 10, searches [found a backdoor](frontier.md) against every rule, and the last section shows what makes that
+    hard to mend."""
     text = f"""For each rule {found[0].trials} backdoors were tried, and {every[1].trials} attacks on accuracy, with
     `f2ed search`. Triggers that are learned are left out: `iba` reached {min(learned):.1f} to {max(learned):.1f} %
-    against these rules, but its noise reaches {alone["IBA"]} % against a model that was never poisoned
-    (`experiments/unpoisoned.toml`, two seeds). The images of `edge-case` reach {alone["edge-case"]} % there (they are
+    against these rules, and its noise alone reaches {alone["IBA"]} % against a model that was never poisoned
+    (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images of `edge-case` reach {alone["edge-case"]} % there (they are
     few: one of 32 is 3.1 %). Backdoors
     were run with one seed, attacks on accuracy with two: means ± half their range, in percent after 30 rounds."""
     return [fill(summary), f"## Searched attacks by 2 and 5 malicious clients\n\n{fill(text)}",
