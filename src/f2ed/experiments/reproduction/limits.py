@@ -58,9 +58,9 @@ def _planted(results: Path) -> list[str]:
     text = f"""For each rule {found[0].trials} backdoors were tried, and {every[1].trials} attacks on accuracy, with
     `f2ed search`. Triggers that are learned are left out: `iba` reached {min(learned):.1f} to {max(learned):.1f} %
     against these rules, and its noise alone reaches {alone["IBA"]} % against a model that was never poisoned
-    (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images of `edge-case` reach {alone["edge-case"]} % there (they are
-    few: one of 32 is 3.1 %). Backdoors
-    were run with one seed, attacks on accuracy with two: means ± half their range, in percent after 30 rounds."""
+    (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images
+    of `edge-case` reach {alone["edge-case"]} % there (they are few: one of 32 is 3.1 %). Backdoors were run
+    with one seed, attacks on accuracy with two: means ± half their range, in percent after 30 rounds."""
     return [fill(summary), f"## Searched attacks by 2 and 5 malicious clients\n\n{fill(text)}",
             _planted_table(found, every).markdown()]  # fmt: skip
 
