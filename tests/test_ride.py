@@ -16,14 +16,17 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MOST = 34
 """Files of ours in one ride."""
 SEAMS = {
-    "simulation": {("protocol/aggregation/conversation.py", "simulation/transport.py")},
+    "simulation": {
+        ("protocol/aggregation/conversation.py", "simulation/transport.py"),
+        ("protocol/secagg/member.py", "simulation/transport.py"),
+    },
     "flower": {
         ("protocol/aggregation/conversation.py", "flower/transport.py"),
         ("protocol/secagg/member.py", "deployment/node_step.py"),
         ("deployment/node_step.py", "flower/client_mod.py"),
     },
 }
-"""Functions that the driver hands down: the exchange of messages, and a client's training."""
+"""Functions that the driver hands down: the exchange of messages, and a client's update when it is wanted."""
 
 
 def documented(heading):
