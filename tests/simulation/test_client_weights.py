@@ -93,7 +93,7 @@ def test_dropouts_leave_with_their_weight():
     ("changed", "reason"),
     [
         ({"max_weight": 0}, "max_weight"),
-        ({"client_weights": "size"}, "client_weights: invalid enum value"),
+        ({"client_weights": "size"}, "client_weights: expected one of 'equal', 'samples'"),
         ({"client_weights": "equal", "max_weight": 5}, "max_weight: all clients count the same"),
         ({"estimator": {"kind": "bulyan", "f": 0}}, "client_weights: Bulyan has no version for rows"),
         ({"clip_norm": 1.0, "dp": 1.0}, "dp: what noise costs is not known"),
