@@ -6,8 +6,8 @@ import pytest
 
 from f2ed.core import files
 from f2ed.core.errors import ConfigError, Refusal
-from f2ed.deployment.server_guard import GuardFile, ServerGuard
-from f2ed.protocol.helpers import JUDGE, MIXER
+from f2ed.deployment.server_guard import GuardFile
+from f2ed.protocol.helpers import JUDGE, MIXER, ServerGuard
 from f2ed.protocol.helpers.requests import AskMask, AskOpening
 from tests.protocol.helpers.federation import Federation, updates
 

@@ -3,8 +3,7 @@
 import pytest
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.server_guard import ServerGuard
-from f2ed.protocol.helpers import STRUCK
+from f2ed.protocol.helpers import STRUCK, ServerGuard
 from f2ed.simulation import Simulation, experiment
 from f2ed.simulation.checkpoint import pack, unpack
 from tests.simulation.small_run import SMALL

@@ -1,4 +1,4 @@
-"""A backdoor that stays within what honest updates differ by, whatever the rule: a bound on what any rule can stop."""
+"""A backdoor that stays within what honest updates differ by, without knowledge of the rule."""
 
 from f2ed.attacks._common.backdoor import SquareBackdoor
 from f2ed.attacks._common.directions import unit

@@ -15,10 +15,10 @@ from f2ed.deployment.opened import OpenedMeter, OpenedSum
 from f2ed.deployment.preflight import announce, leak_forecast, noise_forecast
 from f2ed.deployment.record_file import RecordFile
 from f2ed.deployment.round_text import round_line
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.deployment.settings import ServerSettings
 from f2ed.protocol.aggregation import Audit, StepResult
 from f2ed.protocol.dp import Ledger
+from f2ed.protocol.helpers import ServerGuard
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import (
     Blamed,

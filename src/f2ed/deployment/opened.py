@@ -83,12 +83,10 @@ class OpenedMeter:
 
     def _take(self, opened: list[OpenedSum]) -> None:
         """Take in the sums of one round. A client has one weight in all sums that the meter takes in at a time."""
-        for count, (weights, some) in enumerate(_alike(opened)):
-            self._meter.rounds -= count > 0
+        for part, (weights, some) in enumerate(_alike(opened)):
             sums = [[self._place[client] for client in each.members] for each in some]
-            self._meter.observe(
-                sums, {self._place[client]: weight for client, weight in weights.items() if weight != 1}
-            )
+            changed = {self._place[client]: weight for client, weight in weights.items() if weight != 1}
+            self._meter.observe(sums, changed, more=part > 0)
 
 
 def _alike(opened: list[OpenedSum]) -> list[tuple[dict[ClientId, int], list[OpenedSum]]]:

@@ -1,39 +1,20 @@
-"""What a server with helpers remembers from round to round: survivors and strikes of an epoch.
+"""The file of what a server with helpers remembers from round to round: survivors and strikes of an epoch.
 
 The server applies the survivor guard to its own memory, as mixer and judge do to theirs. So the memory is on the disk
 before a round begins, and again before the sum can be opened; a file from a backup shows by the rounds that it lacks.
 """
 
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 import msgspec
 
 from f2ed.core.errors import Refusal
 from f2ed.core.files import StoredValue
-from f2ed.protocol.helpers import HelpersOutcome, Terms
+from f2ed.protocol.helpers import ServerGuard, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["GuardFile", "ServerGuard"]
-
-
-class ServerGuard(NamedTuple):
-    """The server's part of the survivor guard; mixer and judge have their own."""
-
-    epoch: int = -1
-    kept: tuple[ClientId, ...] | None = None
-    """The last survivors, None if there were none."""
-    struck: tuple[ClientId, ...] = ()
-    """Who is out for the epoch."""
-
-    def within(self, epoch: int) -> "ServerGuard":
-        """Return what counts in an epoch: nothing of an earlier one."""
-        return self if self.epoch == epoch else ServerGuard(epoch)
-
-    def after(self, outcome: HelpersOutcome) -> "ServerGuard":
-        """Return what counts after a round of this epoch."""
-        struck = tuple(sorted({*self.struck, *outcome.struck}))
-        return self._replace(kept=outcome.kept or self.kept, struck=struck)
+__all__ = ["GuardFile"]
 
 
 @final

@@ -14,8 +14,8 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_or_refuse
 from f2ed.core.msgpack_parts import Joined, parts
 from f2ed.deployment.journal import History
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.protocol.aggregation import StepState
+from f2ed.protocol.helpers import ServerGuard
 from f2ed.records import RoundRecord
 
 __all__ = ["Progress", "load", "save", "save_model", "write_npz"]

@@ -15,7 +15,7 @@ from f2ed.core.spill import Spill
 from f2ed.deployment.journal import SeenRows
 from f2ed.deployment.roster import Roster, helped_terms
 from f2ed.deployment.row_file import FileRows
-from f2ed.deployment.server_guard import GuardFile, ServerGuard
+from f2ed.deployment.server_guard import GuardFile
 from f2ed.deployment.training_rules import TRAIN
 from f2ed.flower.checkpoint import Progress
 from f2ed.flower.persistent import Persistent
@@ -23,7 +23,16 @@ from f2ed.flower.round import OpenedRound, OpenedSums, RoundStart
 from f2ed.flower.transport import Post, Posted, RoundExchange
 from f2ed.flower.wire import carried_content, request_content
 from f2ed.protocol.aggregation import Audit, Conversation, ServerStep, ShardAudit, UpdatePlan, each_alone
-from f2ed.protocol.helpers import HelpersOutcome, MemoryRows, Role, RowStore, ServerTask, Terms, helped_mean
+from f2ed.protocol.helpers import (
+    HelpersOutcome,
+    MemoryRows,
+    Role,
+    RowStore,
+    ServerGuard,
+    ServerTask,
+    Terms,
+    helped_mean,
+)
 from f2ed.protocol.helpers.terms import bind
 from f2ed.protocol.sharding import ClientId
 

@@ -14,7 +14,6 @@ from f2ed.deployment.journal import RoundOutcome, SeenRows
 from f2ed.deployment.masked_metrics import Measured
 from f2ed.deployment.pace import Pace
 from f2ed.deployment.quarantine import Quarantine
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.deployment.settings import ServerSettings
 from f2ed.deployment.training_rules import EVALUATE, TRAIN
 from f2ed.deployment.transparency import ServerLog
@@ -27,6 +26,7 @@ from f2ed.flower.inner import WEIGHTED_BY, as_model, mean_reply
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.transport import Connection, Deadlines, Post, RoundExchange
 from f2ed.protocol.aggregation import Audit, StepResult, UpdatePlan
+from f2ed.protocol.helpers import ServerGuard
 from f2ed.protocol.sharding import ClientId
 from f2ed.records import Seconds
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.guarantees import Unopened
 from f2ed.learning import MomentumState
 from f2ed.protocol.aggregation import StepState
 from f2ed.protocol.dp import Ledger
+from f2ed.protocol.helpers import ServerGuard
 from f2ed.simulation.early_stopping import NOT_STARTED, Patience
 
 __all__ = ["SimulationState", "pack", "unpack"]

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.guarantees import Unopened
 from f2ed.protocol.helpers import (
     JUDGE,
@@ -32,6 +31,7 @@ from f2ed.protocol.helpers import (
     MemoryRows,
     Party,
     Role,
+    ServerGuard,
     ServerTask,
     Terms,
     continue_job,

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from f2ed.deployment.server_guard import ServerGuard
 from f2ed.estimators import Estimate
 from f2ed.protocol.aggregation import (
     Audit,
@@ -21,6 +20,7 @@ from f2ed.protocol.aggregation import (
     shard_means,
     shard_terms,
 )
+from f2ed.protocol.helpers import ServerGuard
 from f2ed.protocol.secagg import Terms
 from f2ed.protocol.sharding import Assignment, ClientId
 from f2ed.simulation.assignments import Assignments

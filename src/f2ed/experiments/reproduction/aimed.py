@@ -3,11 +3,8 @@
 from collections import defaultdict
 from pathlib import Path
 
-from f2ed.experiments.file import find, read
-from f2ed.experiments.grid import expand
 from f2ed.experiments.reproduction.comparison import Table
-from f2ed.experiments.reproduction.outcomes import matched
-from f2ed.experiments.reproduction.quoted import logs_of
+from f2ed.experiments.reproduction.quoted import finished_runs
 from f2ed.experiments.reproduction.worst_case import Arm
 
 __all__ = ["aimed", "aimed_table"]
@@ -17,12 +14,9 @@ _NAME, _ATTACK = "aimed", "stretched mimic"
 
 def aimed(results: Path) -> dict[str, dict[str, Arm]]:
     """Return what was run, by rule and partition."""
-    cells = expand(read(find(Path(_NAME))))
-    found = matched(cells, logs_of(results / _NAME))
     arms: dict[str, dict[str, Arm]] = defaultdict(lambda: defaultdict(Arm))
-    for cell in cells:
-        if cell.slug in found:
-            arms[cell.arm["estimator"]][cell.arm["partition"]].add(cell, found[cell.slug])
+    for cell, log in finished_runs(_NAME, results):
+        arms[cell.arm["estimator"]][cell.arm["partition"]].add(cell, log)
     return arms
 
 

@@ -47,7 +47,7 @@ def default_section(every: Sequence[Standing], worst: Settings, attacked: Collec
 
 
 def _verdict(worst: Settings, attacked: Collection[str]) -> str:
-    """Say what the regrets decide."""
+    """Return what the regrets decide."""
     ten = _of(worst, "10")
     most = {rule: max(each.points for each in found.values()) for rule, found in choose(ten).items()}
     first, ours = next(iter(most)), most["FilterL2"]

@@ -7,11 +7,8 @@ from statistics import fmean
 
 import msgspec
 
-from f2ed.experiments.file import find, read
-from f2ed.experiments.grid import expand
 from f2ed.experiments.reproduction.comparison import Table
-from f2ed.experiments.reproduction.outcomes import matched
-from f2ed.experiments.reproduction.quoted import fill, logs_of
+from f2ed.experiments.reproduction.quoted import fill, finished_runs
 from f2ed.experiments.reproduction.searched import Searched, searched
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
@@ -67,11 +64,9 @@ def _planted(results: Path) -> list[str]:
 
 def _alone(results: Path) -> dict[str, str]:
     """Return what triggers reach against a model that was not poisoned before the last round."""
-    cells = expand(read(find(Path(_ALONE))))
-    runs, arm = matched(cells, logs_of(results / _ALONE)), Arm()
-    for cell in cells:
-        if cell.slug in runs:
-            arm.add(cell, runs[cell.slug])
+    arm = Arm()
+    for cell, log in finished_runs(_ALONE, results):
+        arm.add(cell, log)
     return {attack: seeds.text() for attack, seeds in arm.success.items()}
 
 
@@ -117,13 +112,9 @@ def _told(results: Path) -> list[Told]:
 
 def _arms(results: Path) -> tuple[dict[str, dict[str, Arm]], dict[str, dict[str, list[float]]]]:
     """Return final values and the weights on contaminated rows, by part and rule."""
-    cells = expand(read(find(Path(_QUIET))))
-    runs = matched(cells, logs_of(results / _QUIET))
     arms: dict[str, dict[str, Arm]] = defaultdict(lambda: defaultdict(Arm))
     weights: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for cell in cells:
-        if (log := runs.get(cell.slug)) is None:
-            continue
+    for cell, log in finished_runs(_QUIET, results):
         where, rule = f"{cell.arm.get('shards', '25')}, {cell.experiment.malicious}", cell.arm["estimator"]
         arms[where][rule].add(cell, log)
         if cell.arm["attack"] == _SHOWN and (weight := _weight(log)) is not None:

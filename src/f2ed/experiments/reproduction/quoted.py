@@ -19,6 +19,7 @@ __all__ = [
     "ended",
     "ends_of",
     "fill",
+    "finished_runs",
     "logs_of",
     "measured",
     "percent",
@@ -40,6 +41,13 @@ def ends_of(experiment: str, results: Path, *parts: str, shared: str | None = No
 def runs_of(experiment: str, results: Path, part: str) -> list[RunLog]:
     """Return the finished runs of a part of an experiment."""
     return list(matched(_cells(experiment, part), logs_of(results / experiment)).values())
+
+
+def finished_runs(experiment: str, results: Path) -> list[tuple[Cell, RunLog]]:
+    """Return the runs of an experiment that are finished, in the order of its file."""
+    cells = _cells(experiment)
+    found = matched(cells, logs_of(results / experiment))
+    return [(cell, found[cell.slug]) for cell in cells if cell.slug in found]
 
 
 def _cells(experiment: str, *parts: str) -> list[Cell]:

@@ -7,13 +7,10 @@ from statistics import fmean
 
 import msgspec
 
-from f2ed.experiments.file import find, read
-from f2ed.experiments.grid import expand
 from f2ed.experiments.reproduction.choice import Ends, worse
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.frontier import measured_frontier
-from f2ed.experiments.reproduction.outcomes import matched
-from f2ed.experiments.reproduction.quoted import logs_of
+from f2ed.experiments.reproduction.quoted import finished_runs
 from f2ed.experiments.reproduction.worst_case import Arm
 
 __all__ = [
@@ -147,12 +144,9 @@ def fewer_lost(results: Path) -> float:
 
 def five_malicious(results: Path) -> Table:
     """Return, for each partition and rule, what five malicious clients do; only what was run against the backdoor."""
-    cells = expand(read(find(Path(_FIVE))))
-    found = matched(cells, logs_of(results / _FIVE))
     arms: dict[tuple[str, str], Arm] = defaultdict(Arm)
-    for cell in cells:
-        if cell.slug in found:
-            arms[cell.arm["partition"], cell.arm["estimator"]].add(cell, found[cell.slug])
+    for cell, log in finished_runs(_FIVE, results):
+        arms[cell.arm["partition"], cell.arm["estimator"]].add(cell, log)
     rows = tuple(
         (*place, arm.accuracy["none"].text() if "none" in arm.accuracy else "not run", arm.success[_ADAPTIVE].text())
         for place, arm in arms.items()
@@ -162,10 +156,7 @@ def five_malicious(results: Path) -> Table:
 
 
 def _fewer_arms(results: Path) -> dict[str, dict[int, Arm]]:
-    cells = expand(read(find(Path(_FEWER))))
-    found = matched(cells, logs_of(results / _FEWER))
     arms: dict[str, dict[int, Arm]] = defaultdict(lambda: defaultdict(Arm))
-    for cell in cells:
-        if cell.slug in found:
-            arms[cell.arm["estimator"]][cell.experiment.malicious].add(cell, found[cell.slug])
+    for cell, log in finished_runs(_FEWER, results):
+        arms[cell.arm["estimator"]][cell.experiment.malicious].add(cell, log)
     return arms

@@ -97,9 +97,12 @@ class LeakMeter:
         """After how many rounds the first of them was."""
         return min((after for after in self.exposed_after if after is not None), default=None)
 
-    def observe(self, sums: Sums, weights: Mapping[int, int] | None = None) -> None:
-        """Take in the sums that one more round opened, in which each client had this weight, or 1."""
-        self.rounds += 1
+    def observe(self, sums: Sums, weights: Mapping[int, int] | None = None, *, more: bool = False) -> None:
+        """Take in the sums that one more round opened, in which each client had this weight, or 1.
+
+        `more` are further sums of the round before, in which clients had other weights.
+        """
+        self.rounds += not more
         if self.settled:
             return
         factors = self._factors(sums, weights or {})

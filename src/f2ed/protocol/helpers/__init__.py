@@ -8,7 +8,7 @@ from f2ed.protocol.helpers.client import HelpedClient, encoded, respond_as_clien
 from f2ed.protocol.helpers.judge import respond_as_judge
 from f2ed.protocol.helpers.machine import Answer, Helper, begin_job, continue_job, follow_job
 from f2ed.protocol.helpers.mixer import respond_as_mixer
-from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, ServerTask
+from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, ServerGuard, ServerTask
 from f2ed.protocol.helpers.plain import plain_mean
 from f2ed.protocol.helpers.secret_rows import SecretRows, check_rule
 from f2ed.protocol.helpers.server import helped_mean
@@ -36,6 +36,7 @@ __all__ = [
     "Role",
     "RowStore",
     "SecretRows",
+    "ServerGuard",
     "ServerTask",
     "Terms",
     "begin_job",

@@ -1,6 +1,5 @@
 """From the opened sum to the mean: range, length, whole steps."""
 
-from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -10,9 +9,8 @@ from f2ed.core.errors import PeerError
 from f2ed.protocol.helpers.field import Elements, centered
 from f2ed.protocol.helpers.shares import SMUDGE
 from f2ed.protocol.helpers.terms import STEPS_PER_CLIP, Terms, encoding_of
-from f2ed.protocol.sharding import ClientId
 
-__all__ = ["MOST_BLAMED", "beyond_range", "blamed_rows", "mean_of", "no_sum", "out_of_range_sum"]
+__all__ = ["MOST_BLAMED", "beyond_range", "blamed_rows", "mean_of"]
 
 MOST_BLAMED = 16
 """Coordinates that a blame step looks at."""
@@ -35,19 +33,6 @@ def blamed_rows(values: Elements) -> tuple[int, ...]:
     """
     beyond = np.abs(centered(values)) > 2 * STEPS_PER_CLIP + SMUDGE
     return tuple(int(row) for row in np.flatnonzero(beyond.any(axis=1)))
-
-
-def out_of_range_sum(offending: Sequence[int], struck: Sequence[ClientId]) -> str:
-    """Say what came of a sum with coordinates out of range."""
-    return (
-        f"a sum with {len(offending)} coordinates out of range, such as {offending[0]}; strikes for clients "
-        f"{', '.join(map(str, struck)) or 'none: no single one is out of range'}"
-    )
-
-
-def no_sum(why: str, struck: Sequence[ClientId]) -> str:
-    """Say why the judge keeps nobody, and who got a strike."""
-    return f"the judge keeps nobody: {why}; strikes for clients {', '.join(map(str, struck))}, which are out of range"
 
 
 def mean_of(terms: Terms, total: Elements, kept: int) -> npt.NDArray[np.float32]:

@@ -1,7 +1,8 @@
-"""What the server brings to a round, and how the round ended."""
+"""What the server brings to a round, how the round ended, and what the server remembers of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from f2ed.protocol.helpers.server_rows import RowStore
 from f2ed.protocol.helpers.terms import Role, Terms
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["STRUCK", "HelpersOutcome", "Progress", "ServerTask"]
+__all__ = ["STRUCK", "HelpersOutcome", "Progress", "ServerGuard", "ServerTask", "no_sum", "out_of_range_sum"]
 
 STRUCK = "strike: out for this epoch"
 """Why a client with a strike is not asked."""
@@ -84,6 +85,25 @@ class HelpersOutcome:
         return Estimate(self.mean, weights, self.eigenvalue, self.iterations, self.stopped)
 
 
+class ServerGuard(NamedTuple):
+    """The server's part of the survivor guard; mixer and judge have their own."""
+
+    epoch: int = -1
+    kept: tuple[ClientId, ...] | None = None
+    """The last survivors, None if there were none."""
+    struck: tuple[ClientId, ...] = ()
+    """Who is out for the epoch."""
+
+    def within(self, epoch: int) -> "ServerGuard":
+        """Return what counts in an epoch: nothing of an earlier one."""
+        return self if self.epoch == epoch else ServerGuard(epoch)
+
+    def after(self, outcome: HelpersOutcome) -> "ServerGuard":
+        """Return what counts after a round of this epoch."""
+        struck = tuple(sorted({*self.struck, *outcome.struck}))
+        return self._replace(kept=outcome.kept or self.kept, struck=struck)
+
+
 @dataclass
 class Progress:
     """What is known about a round so far, for its outcome."""
@@ -109,3 +129,16 @@ class Progress:
             iterations=0 if weighed is None else weighed.iterations,
             stopped="" if weighed is None else weighed.stopped,
         )
+
+
+def no_sum(why: str, struck: Sequence[ClientId]) -> str:
+    """Return the reason of a round in which the judge keeps nobody, with the clients that got a strike."""
+    return f"the judge keeps nobody: {why}; strikes for clients {', '.join(map(str, struck))}, which are out of range"
+
+
+def out_of_range_sum(offending: Sequence[int], struck: Sequence[ClientId]) -> str:
+    """Return the reason of a round whose sum has coordinates out of range, with the clients that got a strike."""
+    return (
+        f"a sum with {len(offending)} coordinates out of range, such as {offending[0]}; strikes for clients "
+        f"{', '.join(map(str, struck)) or 'none: no single one is out of range'}"
+    )

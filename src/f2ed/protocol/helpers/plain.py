@@ -8,8 +8,8 @@ import numpy.typing as npt
 from f2ed.core.errors import PeerError
 from f2ed.protocol.helpers.field import Elements, from_integers, gram, reduce, small_product
 from f2ed.protocol.helpers.keys import joint_seed
-from f2ed.protocol.helpers.mean import beyond_range, blamed_rows, mean_of, no_sum, out_of_range_sum
-from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome
+from f2ed.protocol.helpers.mean import beyond_range, blamed_rows, mean_of
+from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, no_sum, out_of_range_sum
 from f2ed.protocol.helpers.shares import sketch_of
 from f2ed.protocol.helpers.sketch import ternary
 from f2ed.protocol.helpers.terms import Terms, check

@@ -28,9 +28,9 @@ from f2ed.protocol.helpers.keys import (
     party_key,
     seed_commitment,
 )
-from f2ed.protocol.helpers.mean import beyond_range, mean_of, no_sum, out_of_range_sum
+from f2ed.protocol.helpers.mean import beyond_range, mean_of
 from f2ed.protocol.helpers.mixer import rows_step
-from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, Progress, ServerTask
+from f2ed.protocol.helpers.outcome import STRUCK, HelpersOutcome, Progress, ServerTask, no_sum, out_of_range_sum
 from f2ed.protocol.helpers.server_rows import ServerRows
 from f2ed.protocol.helpers.terms import JUDGE, MIXER, ROLES, SERVER, Role, Terms, bind, check
 from f2ed.protocol.helpers.texts import (
