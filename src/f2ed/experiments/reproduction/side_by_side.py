@@ -55,11 +55,11 @@ _THEY_WIN = (
     ours.""",
 )
 _RULES = """Digits: 40 clients of whom 4 are malicious, 20 rounds. MNIST: 100 clients of whom 10 are malicious, 30
-rounds. Both with a small dense network; all clients have all classes unless a table says otherwise. With *a row for each client*
-a rule sees every update, and a tenth is malicious; with *shards* it sees what our server sees, means of four clients,
-of which up to four of 10, or ten of 25, are contaminated. Mean ± half the range over the seeds, in percent: accuracy,
-and from the first backdoor on its success. *Adaptive* tries the rule in use before it sends; it was found by `f2ed
-search` against FilterL2. *Stretched mimic* tries it too, and sends honest rows again, longer
+rounds. Both with a small dense network; all clients have all classes unless a table says otherwise. With *a row for
+each client* a rule sees every update, and a tenth is malicious; with *shards* it sees what our server sees, means of
+four clients, of which up to four of 10, or ten of 25, are contaminated. Mean ± half the range over the seeds, in
+percent: accuracy, and from the first backdoor on its success. *Adaptive* tries the rule in use before it sends; it
+was found by `f2ed search` against FilterL2. *Stretched mimic* tries it too, and sends honest rows again, longer
 ([both](attacks.md)). *IBA* fits its trigger to the model and has some success against one that was never poisoned. An
 empty cell was not run. The least backdoor and the most accuracy, of the rules that cost at most 2 points without an
 attack and were run against every backdoor:"""
