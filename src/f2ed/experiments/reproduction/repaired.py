@@ -10,7 +10,7 @@ import msgspec
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill
 
-__all__ = ["Repaired", "repair_section", "repair_table"]
+__all__ = ["Effect", "Repaired", "repair_section", "repair_table"]
 
 _RECORD = "repair.json"
 
