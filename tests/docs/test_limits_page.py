@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from f2ed.experiments.reproduction.limits import limits_page
+from f2ed.experiments.reproduction.repaired import Effect, Repaired, repair_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,3 +37,17 @@ def test_what_was_planted_counts_and_stands_beside_the_success(tmp_path):
     )
     assert "reached more than 3.0 %, no attack cost" in " ".join(made.split())
     assert "learned triggers apart" not in made
+
+
+def test_a_clean_up_has_a_row_for_each_method_beside_the_model_as_trained():
+    def one(method, samples, seed, success):
+        before, after = Effect(0.95, 1.0), Effect(0.93, success)
+        return Repaired("i.i.d.", "FilterL2", seed, method, samples, before, after)
+
+    made = repair_table(
+        [one("fine-tune", 100, "0", 0.5), one("fine-tune", 100, "1", 0.7), one("fine-tune", 500, "0", 0.1)]
+    )
+    assert made.rows == (
+        ("i.i.d.", "FilterL2", "none", *["95.0 ± 0.0", "100.0 ± 0.0"] * 2),
+        ("i.i.d.", "FilterL2", "`fine-tune`", "93.0 ± 0.0", "60.0 ± 10.0", "93.0", "10.0"),
+    )

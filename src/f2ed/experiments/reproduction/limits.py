@@ -9,6 +9,7 @@ import msgspec
 
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill, finished_runs
+from f2ed.experiments.reproduction.repaired import repair_section
 from f2ed.experiments.reproduction.searched import Searched, searched
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
@@ -35,7 +36,7 @@ class Told(msgspec.Struct, frozen=True):
 
 def limits_page(results: Path) -> str:
     """Return the whole page; a section without records is left out."""
-    return "\n".join([_TITLE, *_planted(results), *_quiet(results), _PROVENANCE])
+    return "\n".join([_TITLE, *_planted(results), *_quiet(results), *repair_section(results), _PROVENANCE])
 
 
 def _planted(results: Path) -> list[str]:
@@ -50,8 +51,8 @@ def _planted(results: Path) -> list[str]:
     little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network:
     no backdoor that was tried by 2 or 5 malicious clients reached more than {worst_planted(results)}, no attack cost
     more than {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. These searches were
-    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule, and
-    the last section shows what makes that hard to mend."""
+    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule;
+    [below](#why-ten-are-too-many) is what makes that hard to mend."""
     text = f"""For each rule {_trials(backdoors)} backdoors were tried, and {_trials(attacks)} attacks on accuracy, with
     `f2ed search`. {_MEASURED if measured else _LEFT_OUT.format(**_alone(results))} Backdoors were run with
     {_seeds(backdoors)}, attacks on accuracy with {_seeds(attacks)}: means ± half their range, in percent after 30
@@ -200,6 +201,7 @@ with one seed.
 ```console
 $ python docs/scripts/limits.py results          # writes this page
 $ python benchmarks/quiet_rows.py results/quiet_rows.json   # compares all sets of rows
+$ python benchmarks/repair.py runs/searched_backdoor results/repair.json   # repairs saved models
 ```
 """
 _HEAD = """## Why ten are too many
