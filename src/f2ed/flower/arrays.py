@@ -69,10 +69,10 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     old, new = ([_values(names[place], each[names[place]]) for place, _ in spans] for each in (before, after))
     for (place, _), values in zip(spans, new, strict=True):
         if not _is_float(values):
-            found = after[names[place]].dtype
-            remedy = "; make it with f2ed.flower.to_arrays" if found in UNKNOWN_TO_NUMPY else ""
+            kind = after[names[place]].dtype
+            remedy = "; make it with f2ed.flower.to_arrays" if kind in UNKNOWN_TO_NUMPY else ""
             raise ConfigError(
-                f"the trained array {names[place]!r} is of type {found}; the global one holds floats{remedy}"
+                f"the trained array {names[place]!r} is of type {kind}; the global one holds floats{remedy}"
             )
     wide = any(values.dtype == np.float64 for values in (*old, *new))
     change: Vector = np.empty(plan.coordinates, np.float64 if wide else np.float32)
