@@ -13,7 +13,7 @@ from f2ed.deployment.masked_metrics import metric_values
 from f2ed.deployment.train_input import TrainInput
 from f2ed.flower.arrays import Vector, update, update_plan
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
-from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
+from f2ed.flower.legacy import answer_in_old_form, asks_for_old_form
 from f2ed.flower.local_buffers import keep_local_buffers, with_local_buffers
 from f2ed.flower.precision import explain
 from f2ed.flower.wire import ARRAYS
@@ -80,7 +80,7 @@ def _replied(given: TrainInput, shown: Context, call: Call) -> Message:
     except KeyError as error:
         if not asks_for_old_form(error):
             raise
-    return train_in_old_form(given, shown, call)
+    return answer_in_old_form(given, shown, call)
 
 
 def _trained_model(reply: Message) -> ArrayRecord:
