@@ -46,7 +46,8 @@ def answer_in_old_form(given: TrainInput, context: Context, call: Call) -> Messa
 
 
 def _fitted(reply: Message, given: TrainInput) -> ArrayRecord:
-    _check_status(reply, _FIT, "fit")
+    if not _is_ok(reply, _FIT):
+        raise ConfigError("the client's fit returned a status that is not OK; has the client such a function?")
     found = list(reply.content.array_records[f"{_FIT}.parameters"].values())
     names = [each.name for each in given.arrays]
     if len(found) != len(names):
@@ -56,7 +57,8 @@ def _fitted(reply: Message, given: TrainInput) -> ArrayRecord:
 
 def _evaluated(reply: Message) -> MetricRecord:
     """Return the loss, the number of examples and the metrics that are numbers, under the names of today."""
-    _check_status(reply, _EVALUATED, "evaluate")
+    if not _is_ok(reply, _EVALUATED):
+        raise ConfigError("the client's evaluate returned a status that is not OK; has the client such a function?")
     content = reply.content
     returned = content.config_records.get(f"{_EVALUATED}.metrics", ConfigRecord())
     numbers = {name: value for name, value in returned.items() if isinstance(value, int | float)}
@@ -69,10 +71,8 @@ def _evaluated(reply: Message) -> MetricRecord:
     )
 
 
-def _check_status(reply: Message, name: str, function: str) -> None:
-    status = reply.content.config_records.get(f"{name}.status", ConfigRecord())
-    if status.get("code", 0) != 0:
-        raise ConfigError(f"the client's {function} returned a status that is not OK; has the client such a function?")
+def _is_ok(reply: Message, name: str) -> bool:
+    return reply.content.config_records.get(f"{name}.status", ConfigRecord()).get("code", 0) == 0
 
 
 def _values(data: bytes) -> npt.NDArray[Any]:
