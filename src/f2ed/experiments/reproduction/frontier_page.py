@@ -143,11 +143,11 @@ _PROVENANCE = """## How it was run
 
 The searches: `f2ed search` with `--confirm 2`, on one NVIDIA H200, in 2.6 and 1.0 minutes, and a second one against
 AlignIns, with the stretched mimic among the attacks, in 7.4 minutes beside other work; a third one, where clients have
-all classes, in 5.7 minutes; what was found, with every setting of the attacks, is in `results/searched/`. The
-frontier: `f2ed run frontier`, on the same GPU and some of it on a CPU. Seeds 0 and 1 of `--part mnist` are whole (780 runs); seed 2 was run for FilterL2, AlignIns and the plain mean.
-Of Fashion-MNIST there are 181 of 390 runs with seed 0, which lack the plain mean and so have no table; the part without
-shards and CIFAR-10 were not run (`results/frontier.jsonl.xz` and `frontier-more.jsonl.xz`). The stretched mimic: `f2ed
-run aimed`; a number without ± is of seed 0 alone.
+all classes, in 5.7 minutes; what was found, with every setting of the attacks, is in `results/searched/`. The frontier:
+`f2ed run frontier`, on the same GPU and some of it on a CPU. Seeds 0 and 1 of `--part mnist` are whole (780 runs); seed
+2 was run for FilterL2, AlignIns and the plain mean. Of Fashion-MNIST there are 181 of 390 runs with seed 0, which lack
+the plain mean and so have no table; the part without shards and CIFAR-10 were not run (`results/frontier.jsonl.xz` and
+`frontier-more.jsonl.xz`). The stretched mimic: `f2ed run aimed`; a number without ± is of seed 0 alone.
 
 ```console
 $ python docs/scripts/frontier.py results docs/figures/frontier.svg   # writes this page and the figure

@@ -10,7 +10,7 @@ import msgspec
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill, finished_runs
 from f2ed.experiments.reproduction.repaired import repair_section
-from f2ed.experiments.reproduction.searched import Searched, searched
+from f2ed.experiments.reproduction.searched import Searched, searched, searched_in_shards
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
 
@@ -50,8 +50,8 @@ def _planted(results: Path) -> list[str]:
     little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network:
     no backdoor that was tried by 2 or 5 malicious clients reached more than {worst_planted(results)}, no attack cost
     more than {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. These searches were
-    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule;
-    [below](#why-ten-are-too-many) is what makes that hard to mend."""
+    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule
+    {_ten(results)}; [below](#why-ten-are-too-many) is what makes that hard to mend."""
     text = f"""For each rule {_trials(backdoors)} backdoors were tried, and {_trials(attacks)} attacks on accuracy, with
     `f2ed search`. Of a backdoor counts what was [planted](search_attacks.md#two-objectives): its success, minus that of
     the same trigger against a model that was never poisoned. The noise of a learned trigger (`iba`) fools such a model,
@@ -64,6 +64,15 @@ def worst_planted(results: Path) -> str:
     """Return the largest backdoor by 2 or 5 malicious clients that a search found."""
     found = [each for each in searched(results, "planted") if each.objective == "backdoor"]
     return f"{max(100 * fmean(each.backdoor) for each in found):.1f} %"
+
+
+def _ten(results: Path) -> str:
+    """Return what ten malicious clients plant where clients have all classes, and with which rule least."""
+    found = [each for each in searched_in_shards(results) if each.objective == "backdoor" and "i.i.d." in each.setting]
+    if not found:
+        return ""
+    least, most = (end(found, key=Searched.harm) for end in (min, max))
+    return f"(from {100 * least.harm():.0f} % with *{least.name}* to {100 * most.harm():.0f} %)"
 
 
 def _trials(found: Sequence[Searched]) -> str:
@@ -200,7 +209,7 @@ round). By chance half of the sets move it farther than the contaminated one, an
 _MEANING = """So with a step of 0.3 a tenth of all sets stands out more, and the farthest one is hardly better
 than chance. A rule that looks for agreement among rows then rejects honest ones, and the contaminated rows keep their
 share of the weight. Rules that also bound every coordinate, near the median, follow less than the mean does, but
-fall to other attacks ([searched](frontier.md)).
+fall to other attacks, or to this one with a longer step ([searched](frontier.md)).
 Memory does not help much while shards are fixed: an honest row deviates in nearly the same way in every round, since
 its clients' data stay the same (the mean of its deviations is {persists:.0f} % as long as they are), so this chance
 does not average out. Resharding would let a server solve for what persists of each client, which is what shards are to
