@@ -10,7 +10,7 @@ import msgspec
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill, finished_runs
 from f2ed.experiments.reproduction.repaired import repair_section
-from f2ed.experiments.reproduction.searched import Searched, searched, searched_in_shards
+from f2ed.experiments.reproduction.searched import Searched, searched, searched_in_shards, tries
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
 
@@ -52,7 +52,7 @@ def _planted(results: Path) -> list[str]:
     more than {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. These searches were
     short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule
     {_ten(results)}; [below](#why-ten-are-too-many) is what makes that hard to mend."""
-    text = f"""For each rule {_trials(backdoors)} backdoors were tried, and {_trials(attacks)} attacks on accuracy, with
+    text = f"""For each rule {tries(backdoors)} backdoors were tried, and {tries(attacks)} attacks on accuracy, with
     `f2ed search`. Of a backdoor counts what was [planted](search_attacks.md#two-objectives): its success, minus that of
     the same trigger against a model that was never poisoned. The noise of a learned trigger (`iba`) fools such a model,
     too. What was found was run with {_seeds(found)}: means ± half their range, in percent after 30 rounds."""
@@ -73,11 +73,6 @@ def _ten(results: Path) -> str:
         return ""
     least, most = (end(found, key=Searched.harm) for end in (min, max))
     return f"(from {100 * least.harm():.0f} % with *{least.name}* to {100 * most.harm():.0f} %)"
-
-
-def _trials(found: Sequence[Searched]) -> str:
-    fewest, most = (end(each.trials for each in found) for end in (min, max))
-    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _seeds(found: Sequence[Searched]) -> str:

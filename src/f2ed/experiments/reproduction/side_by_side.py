@@ -41,11 +41,11 @@ _HEAD = """# Side by side with rivals
 """
 _CLAIM = """Rivals' own code, over the same data, partition, attackers and seeds as our rules. **What they win:**"""
 _THEY_WIN = (
-    """*FLAME*, in a public implementation that is not by its authors, lets in at most 0.5 % of the backdoors that it was
-    run against over 25 shard means of MNIST where clients have all classes, the adaptive one among them, at 0.2 points
-    of accuracy (of IBA as much as its noise has without poisoning). There every rule of ours lets in all or nearly all
-    of some backdoor. It was not run against DBA there, nor where clients have three classes, and no search was aimed
-    at it; FLAME in BackFed's code falls to the adaptive backdoor.""",
+    """*FLAME*, in a public implementation that is not by its authors, lets in at most 0.5 % of the backdoors that it
+    was run against over 25 shard means of MNIST where clients have all classes, the adaptive one among them, at 0.2
+    points of accuracy (of IBA about as much as its noise has without poisoning). In that table every rule of ours lets
+    in nearly all of some backdoor. It was not run against DBA there, nor where clients have three classes, and no
+    search was aimed at it; FLAME in BackFed's code falls to the adaptive backdoor.""",
     """*AlignIns*, in its authors' code, stops the adaptive backdoor that was found against FilterL2, also over shard
     means, where FilterL2 and its fence let in up to all of it; with a row for each client its worst backdoor is the
     smallest of all rules. Over shard means of MNIST it lets in a backdoor that is sent as trained, which a fence stops
