@@ -97,7 +97,8 @@ class Simulation:
         first_rounds: FirstRoundCache | None = None,
         notify: Notify = quiet,
     ) -> None:
-        check_arguments(name=name, data=data, device=device, folder=folder, workers=workers, notify=notify)
+        check_arguments(experiment=experiment, name=name, data=data, device=device, folder=folder)
+        check_arguments(workers=workers, notify=notify)
         check(experiment)
         if data is None:
             data = experiment.data.load(None if folder is None else Path(folder), notify=notify)
