@@ -271,14 +271,13 @@ def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
 
 def _computed(function: Callable[..., object], scores: torch.Tensor, targets: torch.Tensor) -> None:
     try:
-        float(function(scores, targets))  # type: ignore[arg-type]  # a wrong type is what is looked for
+        found = function(scores, targets)
+        float(found.detach() if isinstance(found, torch.Tensor) else found)  # type: ignore[arg-type]  # any type may come
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"outputs of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)} do not fit: "
-            f"{first_line(error)}"
-        ) from error
+        shapes = f"outputs of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)}"
+        raise ConfigError(f"{shapes} do not fit: {first_line(error)}") from error
 
 
 def _try(module: nn.Module, data: Data) -> torch.Tensor:
