@@ -36,6 +36,8 @@ __all__ = ["ForkServer", "ForkedProcess", "main", "reap_orphans", "serve"]
 
 _log = getLogger("f2ed.flower")
 
+_ALWAYS = ("httpcore",)
+"""What Flower's client imports only when it is first used."""
 _PATIENCE = 120.0
 """Seconds that the server may take to import its modules, or to answer."""
 _LONGEST = 1 << 16
@@ -201,13 +203,13 @@ def serve(modules: Sequence[str]) -> bool:
 
 def _preload(modules: Sequence[str]) -> str:
     """Import modules; return why no process should be forked afterwards, or an empty string."""
-    for name in modules:
+    for name in (*_ALWAYS, *modules):
         try:
             import_module(name)
         except BaseException as error:  # noqa: BLE001  whatever it is, it is told
             told = " ".join(str(error).split())[:200]
             return f"{name} cannot be imported ({type(error).__name__}: {told})"
-    named = f"importing {', '.join(modules)}"
+    named = f"importing {', '.join(modules) or 'Flower'}"
     if threading.active_count() > 1:
         return f"{named} started a thread, which forked processes would lack"
     with warnings.catch_warnings():
