@@ -29,7 +29,7 @@ ADDRESS = "127.0.0.1:9"
 def anew(module, home):
     """Start a process, wait for its end, and return its CPU seconds."""
     code = APP.format(module=module, begin="")
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: S603  our own command
         [sys.executable, "-P", "-c", code, ADDRESS, str(os.getpid())], stdin=subprocess.PIPE, cwd=home
     )
     process.stdin.write(b"token\n")
@@ -65,7 +65,9 @@ def memory(pid):
 
 
 def measure(module, modules, messages, home):
-    server = ForkServer(modules, program=("-c", APP.format(module=module, begin="if fork_server.serve(sys.argv[1:]): ")))
+    server = ForkServer(
+        modules, program=("-c", APP.format(module=module, begin="if fork_server.serve(sys.argv[1:]): "))
+    )
     server.start()
     found = {"started anew": [], "forked": []}
     for _ in range(messages):
