@@ -32,8 +32,8 @@ _log = getLogger("f2ed.flower")
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
 _HELPER_PAUSE = 0.1
 """A round has about ten exchanges with helpers, one after the other, so their replies are looked for often."""
-_POLLS = 8.0
-"""Messages that are asked for in a second, beyond the first few."""
+_POLLS = 24.0
+"""Messages that all threads ask for in a second, beyond the first few; each costs the SuperLink 7 ms of CPU."""
 _AGAIN, _AGAIN_BYTES = 10.0, 1e6
 """A helper is asked again after so many seconds, and one more for so many bytes of the request. Its node may have ended
 with the request, which nobody then answers: Flower delivers a message once."""
@@ -101,6 +101,8 @@ class Connection:
         self._pulls = Pulls(grid, sparing=sparing)
         self._gate: AbstractContextManager[object] = Lock() if sparing else nullcontext()
         self._late: dict[str, _Unanswered] = {}
+        self._waited: dict[object, int] = {}
+        """How many replies each thread waits for."""
 
     def node_ids(self) -> list[int]:
         """Return the nodes that are connected."""
@@ -147,30 +149,41 @@ class Connection:
         contents = {node: question.content for node, question in questions.items()}
         waiting = self.push(contents, group=group, lifetime=lifetime, kind=kind)
         again = {node: question.again for node, question in questions.items()}
-        pause = _FIRST_PAUSE
+        pause, mine = _FIRST_PAUSE, object()
 
         def give_up(ended: Container[int]) -> None:
             for each, node in [(each, node) for each, node in waiting.items() if node in ended]:
                 del waiting[each]
                 self._late[each] = _Unanswered(node, group, since, since + lifetime + _GRACE)
 
-        while waiting:
-            for reply in self.pull(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    give_up({node})  # What it was asked more than once.
-                    yield node, reply, time.monotonic() - since
-                del reply  # It may be large, and the next may be a while in coming.
-            passed = time.monotonic() - since
-            give_up({node for node in waiting.values() if questions[node].deadline() <= passed})
-            for node in {node for node in waiting.values() if again[node] <= passed}:
-                again[node] = 2 * again[node] + questions[node].again
-                waiting |= self.push({node: contents[node]}, group=group, lifetime=lifetime, kind=kind)
-                questions[node].asked_again(passed)
-            if waiting:
-                time.sleep(pause)
-                longest = min(questions[node].pause for node in waiting.values())
-                pause = min(2 * pause, max(longest, len(waiting) / self._pulls.batch / _POLLS))
+        try:
+            while waiting:
+                for reply in self.pull(list(waiting)):
+                    node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                    if node is not None:
+                        give_up({node})  # What it was asked more than once.
+                        yield node, reply, time.monotonic() - since
+                    del reply  # It may be large, and the next may be a while in coming.
+                passed = time.monotonic() - since
+                give_up({node for node in waiting.values() if questions[node].deadline() <= passed})
+                for node in {node for node in waiting.values() if again[node] <= passed}:
+                    again[node] = 2 * again[node] + questions[node].again
+                    waiting |= self.push({node: contents[node]}, group=group, lifetime=lifetime, kind=kind)
+                    questions[node].asked_again(passed)
+                if waiting:
+                    time.sleep(pause)
+                    longest = min(questions[node].pause for node in waiting.values())
+                    pause = min(2 * pause, max(longest, self._all_waited(mine, len(waiting)) / _POLLS))
+        finally:
+            self._all_waited(mine, 0)
+
+    def _all_waited(self, mine: object, count: int) -> float:
+        """Note how many replies this thread waits for; return how many requests all threads need to look once."""
+        with self._lock:
+            self._waited[mine] = count
+            if not count:
+                del self._waited[mine]
+            return sum(self._waited.values()) / self._pulls.batch
 
     def late_replies(self) -> list[LateReply]:
         """Return the replies that came after their deadline, each once; their content is dropped."""
