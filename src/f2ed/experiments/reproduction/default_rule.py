@@ -109,8 +109,8 @@ _ADVICE = (
     """Up to two fifths of the rows may be contaminated: no rule is enough ([why](limits.md)). Where clients are alike,
     `Fence(…, inner=Resilience(…, flatten=()), cut="trim", most=0.47)`, *Resilience, one pass + median* in the tables,
     let in least of what was tried; where they differ, no search was aimed at it. Use more shards for the same clients,
-    so that a smaller share of the rows is contaminated, or [clean up](limits.md#what-a-clean-up-removes) with
-    `f2ed repair`.""",
+    so that a smaller share of the rows is contaminated. A [clean-up](limits.md#what-a-clean-up-removes) with `f2ed
+    repair` takes out a part of what got in, and costs accuracy.""",
     """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run. FilterL2 let in the
     searched backdoor there too; `Resilience(…)` let in a few percent of it where clients are alike, at the cost of a
     smaller crowd ([figures](helpers.md)).""",
