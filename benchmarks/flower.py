@@ -1,6 +1,6 @@
 """What f2ed costs over plain FedAvg on Flower: the same nodes, the same app, one run, TLS and authentication on.
 
-    python benchmarks/flower.py [--sizes 320000 10000000] [--rounds 5] [--quick]
+    python benchmarks/flower.py [--sizes 320000 10000000] [--rounds 5] [--preload none] [--quick]
 
 Rounds of the two take turns, so that whatever else the machine does slows both alike. The ratio is the median over
 pairs of rounds that follow one another; the smallest and the largest stand beside it.
@@ -23,15 +23,13 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+", default=[320_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nodes", type=int, default=6)
+    parser.add_argument("--preload", default="auto", help="as of f2ed node, for the apps of both")
     parser.add_argument("--quick", action="store_true", help="one round of one size")
     given = parser.parse_args()
     sizes, rounds = (given.sizes[:1], 1) if given.quick else (given.sizes, given.rounds)
     print(f"{given.nodes} nodes in 2 shards on loopback, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print("d           FedAvg s   f2ed s   ratio (pairs)        bytes up   server peak MB FedAvg / f2ed   set-up s")
-    with (
-        tempfile.TemporaryDirectory(prefix="f2ed-bench-") as folder,
-        Deployment(Path(folder), nodes=given.nodes, shards=2, min_crowd=given.nodes // 2, app=APP) as deployment,
-    ):
+    with tempfile.TemporaryDirectory(prefix="f2ed-bench-") as folder, nodes(Path(folder), given) as deployment:
         for size in sizes:
             out = Path(folder) / f"{size}.json"
             settings = {"f2ed-roster": str(deployment.roster_path), "out": str(out), "size": size, "rounds": rounds}
@@ -51,6 +49,13 @@ def main():
                 f"  {ours['first'] - other:20.1f}",
                 flush=True,
             )
+
+
+def nodes(folder, given):
+    """Return a deployment whose nodes run the apps of both."""
+    made = Deployment(folder, nodes=given.nodes, shards=2, min_crowd=given.nodes // 2, app=APP)
+    made.node_options = ["--preload", given.preload]
+    return made
 
 
 if __name__ == "__main__":

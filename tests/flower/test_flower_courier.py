@@ -70,3 +70,29 @@ def test_replies_of_helpers_are_looked_for_often(monkeypatch, pause, slept):
     question = transport.Question(RecordDict(), 9.0, lambda: 9.0, **pause)
     assert [node for node, *_ in transport.Connection(Slow()).ask({5: question}, group="1")] == [5]
     assert waited == slept
+
+
+def test_shards_that_wait_at_the_same_time_share_what_is_asked_of_the_superlink(monkeypatch):
+    """Each shard has a thread of its own; the more of them wait, the less often each looks."""
+    waited = []
+
+    class Silent:
+        def push_messages(self, messages):
+            return [f"{id(each)}" for each in messages]
+
+        def pull_messages(self, _messages):
+            return []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 10:
+            raise TimeoutError
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep))
+    connection, question = transport.Connection(Silent()), transport.Question(RecordDict(), 9.0, lambda: 9.0)
+    connection._all_waited("another shard", 4 * 24)
+    with pytest.raises(TimeoutError):
+        list(connection.ask(dict.fromkeys(range(4 * 24), question), group="1"))
+    assert waited[-1] == 8 / 4, "four messages go into one request"
+    assert connection._waited == {"another shard": 4 * 24}, "what is no longer waited for does not count"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,8 @@ def test_options_that_are_harmless_are_passed_on(options):
         ({"node_config": 'f2ed-roster="/tmp/other.json"'}, "give it as --roster instead"),
         ({"node_config": 'f2ed-agent="/tmp/other"'}, "f2ed node starts an agent itself"),
         ({"node_config": "settings.toml"}, "is no setting"),
+        ({"preload": "no_such_module"}, "which is not installed"),
+        ({"preload": "none", "app_secret": Path("secret")}, "give --preload to f2ed executor instead"),
     ],
 )
 def test_contradicting_options_are_refused(options, change, message):

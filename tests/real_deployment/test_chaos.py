@@ -51,6 +51,20 @@ def test_the_servers_next_fault_waits_until_a_log_names_the_one_before():
     assert not injector.left
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("node-killed", True), ("app-killed", False)])
+def test_a_run_is_not_ended_before_it_has_named_a_node_that_was_killed(kind, waits):
+    stage = SimpleNamespace(lines=[], round=lambda: (2, 1), log=lambda _: "")
+    injector = Injector(stage, [Fault(kind, 2, client=3), Fault("rotation", 2)], log=lambda _: None)
+    injector._node_killed = injector._app_killed = injector._rotation = lambda _: None
+    turns = iter([False, True])
+    injector.follow(lambda: next(turns))
+    assert [fault.kind for fault in injector.left] == (["rotation"] if waits else [])
+    stage.lines.append((time.time(), "client 3 (client_3): not connected"))
+    turns = iter([False, True])
+    injector.follow(lambda: next(turns))
+    assert not injector.left
+
+
 @pytest.mark.nightly
 def test_nine_nodes_survive_every_kind_of_fault(tmp_path):
     soak(tmp_path, nodes=8, shards=2, rounds=9, seed=1, patience=2400.0)

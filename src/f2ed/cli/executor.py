@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from f2ed.core.errors import ConfigError
 from f2ed.flower.executor import execute
+from f2ed.flower.preload import AUTO, PRELOAD_HELP, modules_to_preload
 from f2ed.flower.processes import HOST
 
 __all__ = ["executor"]
@@ -20,6 +21,7 @@ def executor(
     *,
     secret: Annotated[Path, Parameter(help="The file that f2ed node --app-secret writes.")],
     port: Annotated[int, Parameter(help="The port of f2ed node.")] = 9094,
+    preload: Annotated[str, Parameter(help=PRELOAD_HELP)] = AUTO,
 ) -> None:
     """Run the apps of a node, as a user who cannot read its key.
 
@@ -28,8 +30,9 @@ def executor(
 
     Example: f2ed executor --secret /run/f2ed/secret
     """
+    modules_to_preload(preload)  # Refuse an unknown one at once, not after the wait for the secret.
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    execute(f"{HOST}:{port}", _read(secret))
+    execute(f"{HOST}:{port}", preload, secret=_read(secret))
 
 
 def _read(path: Path) -> bytes:

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from f2ed.flower.launcher import NodeOptions, start
+from f2ed.flower.preload import AUTO, PRELOAD_HELP
 
 __all__ = ["node"]
 
@@ -34,6 +35,7 @@ def node(
     app_env: Annotated[
         tuple[str, ...], Parameter(negative="", help="Name of an environment variable that apps get; repeatable.")
     ] = (),
+    preload: Annotated[str, Parameter(help=PRELOAD_HELP)] = AUTO,
 ) -> None:
     """Start a SuperNode that runs only apps on the signed roster.
 
@@ -57,6 +59,7 @@ def node(
             app_user=app_user,
             app_secret=app_secret,
             app_variables=app_env,
+            preload=preload,
             further=further,
         )
     )

@@ -3,7 +3,7 @@
     python -P -m f2ed.flower.app_process ADDRESS PARENT-PID
 
 It reads the task's token from its input, where other users cannot see it, announces the SHA-256 of the app as F2ED_APP,
-and sends no text of an exception: it may quote data.
+and sends no text of an exception: it may quote data. `f2ed.flower.fork_server` forks such processes.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from flwr.common.config import get_project_dir
 from flwr.supernode.runtime import run_clientapp
 
 from f2ed.core.errors import Refusal
+from f2ed.deployment.dumps import forbid_dumps
 from f2ed.deployment.running_app import APP
 from f2ed.flower.replaced import replace
 
@@ -28,8 +29,11 @@ _FAILED = "the app failed on this node; the reason is in its own log"
 
 def main() -> None:
     """Run one task."""
+    forbid_dumps()  # Apps have one user: what one leaves running must not read the next.
     address, parent = sys.argv[1:]
     token = sys.stdin.readline().strip()
+    if not token:
+        sys.exit("f2ed: the executor named no task")
     prepare()
     run_clientapp.run_clientapp(
         runtime_api_address=address,

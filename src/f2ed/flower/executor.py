@@ -1,9 +1,10 @@
 """Starts a process for each message of a node, in place of `flower-superexec`, perhaps as another user.
 
-    python -P -m f2ed.flower.executor ADDRESS    with the secret, in hexadecimal, as its input, which stays open
+    python -P -m f2ed.flower.executor ADDRESS PRELOAD    with the secret, in hexadecimal, as its input, which stays open
 
-It takes ClientApps alone. Every process gets a new, empty folder to unpack its app into: Flower takes a folder that is
-there already for the app, by 32 bits of its hash, and one app could leave it for another.
+It takes ClientApps alone. Their processes are forked from one that has imported PRELOAD (`f2ed.flower.fork_server`).
+Every process gets a new, empty folder to unpack its app into: Flower takes a folder that is there already for the app,
+by 32 bits of its hash, and one app could leave it for another.
 """
 
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
 from typing import final
@@ -22,6 +24,8 @@ from flwr.supercore.superexec import run_superexec
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
 
 from f2ed.deployment.dumps import forbid_dumps
+from f2ed.flower.fork_server import ForkedProcess, ForkServer, reap_orphans
+from f2ed.flower.preload import modules_to_preload
 from f2ed.flower.replaced import replace
 
 __all__ = ["AppProcesses", "execute", "main"]
@@ -40,14 +44,18 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-    execute(sys.argv[1], secret)
+    execute(*sys.argv[1:], secret=secret)
 
 
-def execute(address: str, secret: bytes) -> None:
+def execute(address: str, preload: str, *, secret: bytes) -> None:
     """Take the tasks of the node at this address, which shares the secret."""
+    modules = modules_to_preload(preload)
     forbid_dumps()
     os.environ.setdefault(_POLL, "0.25")
-    replace(run_superexec, "get_executor", lambda *_args, **_settings: AppProcesses())
+    server = None if modules is None else ForkServer(modules)
+    if server is not None:
+        server.start()
+    replace(run_superexec, "get_executor", lambda *_args, **_settings: AppProcesses(server))
     run_superexec.run_superexec(address, insecure=True, superexec_auth_secret=secret)
 
 
@@ -55,8 +63,9 @@ def execute(address: str, secret: bytes) -> None:
 class AppProcesses:
     """Flower's protocol `Executor`: the processes of apps, each with a folder of its own."""
 
-    def __init__(self) -> None:
-        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+    def __init__(self, server: ForkServer | None = None) -> None:
+        self._server = server
+        self._running: list[tuple[subprocess.Popen[bytes] | ForkedProcess, Path]] = []
 
     def get_eligible_capacity(
         self,
@@ -83,14 +92,9 @@ class AppProcesses:
         if spec.task_type != TaskType.CLIENT_APP or spec.runtime_dependency_install:
             return LaunchResult.failed("this node runs ClientApps alone, and installs no packages for them")
         home = Path(tempfile.mkdtemp(prefix="f2ed-app-"))
-        command = [sys.executable, "-P", "-m", "f2ed.flower.app_process", spec.runtime_api_address, str(os.getpid())]
-        process = subprocess.Popen(  # noqa: S603  our own command
-            command, stdin=subprocess.PIPE, cwd=home, env=os.environ | {"FLWR_HOME": str(home)}
-        )
-        self._running.append((process, home))
-        assert process.stdin is not None  # noqa: S101  it was asked for
-        with process.stdin as given:
-            given.write(spec.token.encode() + b"\n")
+        given = (spec.runtime_api_address, home, spec.token)
+        forked = None if self._server is None else self._server.fork(*given)
+        self._running.append((forked or _started(*given), home))
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
@@ -101,6 +105,9 @@ class AppProcesses:
             if process.returncode:
                 _log.error("f2ed: %s", _how_it_ended(process.returncode))
             shutil.rmtree(home, ignore_errors=True)
+        if self._server is not None:
+            self._server.keep_running()
+            reap_orphans([process.pid for process, _ in self._running] + [self._server.pid or 0])
 
     def close(self) -> None:
         """End all processes."""
@@ -109,6 +116,20 @@ class AppProcesses:
             process.wait()
             shutil.rmtree(home, ignore_errors=True)
         self._running.clear()
+        if self._server is not None:
+            self._server.close()
+
+
+def _started(address: str, home: Path, token: str) -> subprocess.Popen[bytes]:
+    """Return a process that imports everything by itself."""
+    command = [sys.executable, "-P", "-m", "f2ed.flower.app_process", address, str(os.getpid())]
+    process = subprocess.Popen(  # noqa: S603  our own command
+        command, stdin=subprocess.PIPE, cwd=home, env=os.environ | {"FLWR_HOME": str(home)}
+    )
+    assert process.stdin is not None  # noqa: S101  it was asked for
+    with suppress(BrokenPipeError), process.stdin as given:  # It may have been killed; its status will tell.
+        given.write(token.encode() + b"\n")
+    return process
 
 
 def _how_it_ended(status: int) -> str:

@@ -37,6 +37,7 @@ from f2ed.deployment.keyfiles import read_private
 from f2ed.deployment.roster import Roster
 from f2ed.flower.node_agent import OURS, Place, place_for, split_settings, start_agent
 from f2ed.flower.pinning import REFUSED, Gate
+from f2ed.flower.preload import AUTO, modules_to_preload
 from f2ed.flower.processes import HOST
 from f2ed.flower.replaced import replace
 from f2ed.flower.selftest import check_flower
@@ -94,6 +95,8 @@ class NodeOptions(NamedTuple):
     """Where to write the secret for an executor that somebody else starts; by default the node starts its own."""
     app_variables: Sequence[str] = ()
     """Names of further environment variables that the apps get."""
+    preload: str = AUTO
+    """Modules that the processes of apps find imported."""
     further: Sequence[str] = ()
     """Further options of `flower-supernode`."""
 
@@ -142,6 +145,9 @@ def check_options(options: NodeOptions) -> None:
     if not 0 < options.port < 65536:
         raise ConfigError(f"invalid port {options.port}; choose one from 1 to 65535")
     split_settings(options.node_config)
+    modules_to_preload(options.preload)
+    if options.preload != AUTO and options.app_secret is not None:
+        raise ConfigError("with --app-secret this node starts no apps; give --preload to f2ed executor instead")
     if not options.roster.exists():
         raise ConfigError(f"{options.roster} is neither a file nor a folder with all serials; see f2ed node --help")
     for path in (options.authority, options.key, options.root_certificates, options.auth_key):
@@ -231,7 +237,7 @@ def _start_executor(options: NodeOptions, secret: bytes) -> None:
             f"{options.app_user} cannot execute {sys.executable}; install f2ed where this user may enter, such as /opt"
         )
     address = f"{HOST}:{options.port}"
-    command = [sys.executable, "-P", "-m", "f2ed.flower.executor", address]
+    command = [sys.executable, "-P", "-m", "f2ed.flower.executor", address, options.preload]
     process = subprocess.Popen(  # noqa: S603  our own command
         app_command(options.app_user, command),
         stdin=subprocess.PIPE,

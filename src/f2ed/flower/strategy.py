@@ -29,11 +29,12 @@ from f2ed.deployment.settings import FOLLOWED_IN_TESTS, Stated, check_roster
 from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator
+from f2ed.flower.arguments import checked
 from f2ed.flower.attendance import Waits
 from f2ed.flower.evaluation import EvaluateFn, Evaluation
 from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.handover import check_model, check_start
-from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
+from f2ed.flower.hooks import OnRound, TrainConfig, check_hooks, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
@@ -50,13 +51,13 @@ __all__ = ["F2ed"]
 
 _log = getLogger("f2ed.flower")
 
-_MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
 
 
 class F2ed(Strategy):
     """Secure aggregation under a robust mean, over Flower: in shards, or with helpers where the roster names them."""
 
+    @checked
     def __init__(
         self,
         *,
@@ -133,8 +134,6 @@ class F2ed(Strategy):
             _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         elif not secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-        if seed is not None and not 0 <= seed < _MAX_SEED:
-            raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
         settings = preflight.checked_settings(
             signed,
             stated,
@@ -175,6 +174,7 @@ class F2ed(Strategy):
             spill=spill_beside(kept or written, budget=memory_budget, folder=spill_folder),
         )
 
+    @checked
     def start(
         self,
         grid: Grid,
@@ -196,6 +196,7 @@ class F2ed(Strategy):
         configs = scheduled(train_config, num_rounds)
         rules, given = self.roster.training, evaluate_config or ConfigRecord()
         masked = given if evaluate_config is not None and rules.masked_metrics else None
+        check_hooks(self._run.on_round, evaluates=evaluate_fn is not None)
         check_model(initial_arrays)
         subset = declared(initial_arrays, self._trained_arrays)
         given_arrays = subset.part(initial_arrays)
@@ -209,8 +210,7 @@ class F2ed(Strategy):
             subset.evaluating(evaluate_fn), partial(self._asked_to_evaluate, config=given, grid=grid), masked
         )
         leader = RunLeader(subset.settings(self._run), self.aggregate_train, self.records)
-        files = [path for path in (self._run.checkpoint, self._run.records) if path]
-        with sole_run(files, grid.run.run_id) as note:
+        with sole_run(filter(None, (self._run.checkpoint, self._run.records)), grid.run.run_id) as note:
             result = leader.lead(grid, given_arrays, num_rounds, inputs, evaluation, note)
         result.arrays = subset.whole(result.arrays)
         return result

@@ -153,7 +153,10 @@ def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
         except msgspec.DecodeError as wrong:
             if _is_of_another_kind(text):
                 continue
-            raise ConfigError(f"{path}, line {number} is not a record: {wrong}; delete the file to run again") from None
+            raise ConfigError(
+                f"{path}, line {number} is not a record: {wrong}; name a file of records, or delete this one to run "
+                "again if it is damaged"
+            ) from None
         if isinstance(record, RunHeader):
             older = record if _is_older(text) else None
         yield record

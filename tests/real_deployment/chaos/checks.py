@@ -16,7 +16,7 @@ from tests.real_deployment.federation import STEP, moved, start
 
 _AWAY = r"stopped answering|not connected|late: no reply|silent since"
 _FULL = r"cannot be (written|created): No space left on device"
-_OF_A_NODE = {
+NAMED_BY_THE_NODE = {
     "executor-killed": r"the executor of apps has ended; this node stops",
     "app-killed": r"the process of the app was killed by signal 9",
     "clock-ahead": r"clock: this machine is \d+ s ahead|the clock of this node says|the certificate expired",
@@ -47,8 +47,8 @@ def words(stage, fault, at):
 
     Of the run's log only lines since then count; the logs of nodes have no times.
     """
-    if fault.kind in _OF_A_NODE:
-        found = re.search(_OF_A_NODE[fault.kind], stage.log(f"node_{fault.client}"))
+    if fault.kind in NAMED_BY_THE_NODE:
+        found = re.search(NAMED_BY_THE_NODE[fault.kind], stage.log(f"node_{fault.client}"))
     else:
         away = rf"client {fault.client} \((node|client)[^;\n]*?({_AWAY})"
         run = "\n".join(line for when, line in list(stage.lines) if when >= at)

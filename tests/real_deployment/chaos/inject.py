@@ -12,7 +12,7 @@ from tests.real_deployment.chaos.faults import SILENT
 _NOTICED = 300.0
 """Seconds within which a log must name a full disk or a node that hangs, before either ends."""
 _APART = 120.0
-"""Seconds after which the server's next fault comes, though no log has named the one before."""
+"""Seconds after which the server's next fault comes, though no log has named those before."""
 
 
 class Injector:
@@ -47,11 +47,13 @@ class Injector:
             time.sleep(0.5)
 
     def _would_hide_another(self):
-        """Whether the server's last fault has yet to be named: a second one would hide it from all logs."""
-        last = next(((fault, at) for fault, at in reversed(self.done) if fault.client is None), None)
-        if last is None or last[0].kind in SILENT or time.time() - last[1] > _APART:
-            return False
-        return checks.words(self._stage, *last) is None
+        """Whether a fault that ends the run would hide an earlier one: of the server, or of a node that the run names.
+
+        Of a node's own log nothing is hidden.
+        """
+        recent = [(fault, at) for fault, at in self.done if time.time() - at <= _APART and fault.kind not in SILENT]
+        told_by_the_run = [each for each in recent if each[0].kind not in checks.NAMED_BY_THE_NODE]
+        return any(checks.words(self._stage, *each) is None for each in told_by_the_run)
 
     @property
     def left(self):
