@@ -115,8 +115,9 @@ _ADVICE = (
     `MedianClipping(inner=Fence(…))`. No rule here stops a searched backdoor then.""",
     """Clients differ much, and backdoors come first: `Fence(…, inner=DualFilter(…), cut="trim", most=0.47)`, *Dual
     filter + median* in the tables. Listed backdoors get in less often, at a loss of worst accuracy.""",
-    """Whatever the rule: use more shards for the same clients, so that a smaller share of the rows is contaminated, or
-    [clean up](limits.md#what-a-clean-up-removes) with `f2ed repair`.""",
+    """Whatever the rule: use more shards for the same clients, so that a smaller share of the rows is contaminated. A
+    [clean-up](limits.md#what-a-clean-up-removes) with `f2ed repair` takes out a part of what got in, and costs
+    accuracy.""",
     """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run. FilterL2 let in the
     searched backdoor there too; `Resilience(…)` let in a few percent of it where clients are alike, at the cost of a
     smaller crowd ([figures](helpers.md)).""",
