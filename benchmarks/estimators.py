@@ -4,6 +4,7 @@
     python benchmarks/estimators.py --quick    n = 25, d = 50k and 300k
     python benchmarks/estimators.py --sizes 20x50000 100x300000
     python benchmarks/estimators.py --device cuda
+    python benchmarks/estimators.py --sizes 100x10000000 --only Fence Dual --cpu-time    on a busy machine
 
 The limits: *mean* is the fastest plain mean (reading all rows once); *Gram* one BLAS product X Xᵀ; *sort* one pass that
 sorts every column, which two-stage rules need beside the Gram matrix. Peers, where
@@ -16,7 +17,9 @@ import importlib.util
 import json
 import math
 import sys
+import time
 import types
+from functools import partial
 
 import numpy as np
 import torch
@@ -143,7 +146,7 @@ def on(device, work):
     return lambda: (work(), torch.cuda.synchronize())
 
 
-def measure(n, d, device, *, peers, only=()):
+def measure(n, d, device, *, peers, only=(), milliseconds=milliseconds):
     X = matrix(n, d)
     data = X if device == "cpu" else torch.from_numpy(X).to(device)
     ones = np.full(n, 1 / n, np.float32) if device == "cpu" else torch.full((n,), 1 / n, device=device)
@@ -228,6 +231,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sizes", nargs="+", metavar="NxD", help="such as 25x300000, instead of all")
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="rules whose name contains one of these")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time of all threads, three calls each")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
@@ -242,10 +246,10 @@ def main():
     if options.sizes:
         sizes = [tuple(map(int, size.split("x"))) for size in options.sizes]
     results = []
+    timed = partial(milliseconds, budget=100.0, most=3, clock=time.process_time) if options.cpu_time else milliseconds
     for n, d in sizes:
-        results.append(
-            measure(n, d, options.device, peers=options.device == "cpu" and d <= 1_000_000, only=options.only)
-        )
+        peers = options.device == "cpu" and d <= 1_000_000
+        results.append(measure(n, d, options.device, peers=peers, only=options.only, milliseconds=timed))
         show(results[-1])
     figures = {"results": results}
     ours = next((row["ms"] for result in results for row in result["rules"]

@@ -74,6 +74,18 @@ def test_one_finite_row_of_the_same_type_for_each_malicious_client(attack, knowl
 
 
 @EVERY
+@KNOWLEDGE
+@AWARE
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_when_the_model_has_diverged_they_send_what_they_trained(attack, knowledge, aware, value):
+    seen = view(full=knowledge == "full")
+    diverged = (seen.own if seen.benign is None else seen.benign).copy()
+    diverged[0, 1:3] = value
+    seen = replace(seen, own=diverged) if seen.benign is None else replace(seen, benign=diverged)
+    np.testing.assert_array_equal(setting(attack, knowledge, aware=aware)(seen), seen.own)
+
+
+@EVERY
 @AWARE
 def test_the_same_view_and_seed_give_the_same_rows(attack, aware):
     attack = setting(attack, aware=aware)

@@ -93,6 +93,19 @@ def test_runs_that_are_in_an_archive_are_on_the_page(f2ed, file, tmp_path):
     assert "All runs (2)" in (folder / "index.html").read_text()
 
 
+def test_runs_in_an_archive_are_not_repeated_when_newer_ones_lie_beside_it(f2ed, file, tmp_path):
+    f2ed("run", file, "--only", "none, mean")
+    folder = tmp_path / "runs" / "small"
+    (old,) = folder.glob("*.jsonl")
+    folder.with_name("small.jsonl.xz").write_bytes(lzma.compress(old.read_bytes()))
+    old.unlink()
+    f2ed("run", file, "--only", "none, filter-l2")
+    runner._archived.cache_clear()  # which another command would not have
+    _, out, _ = f2ed("run", file, "--only", "none, mean")
+    assert "none, mean, done before" in out
+    assert not old.exists()
+
+
 def test_what_was_done_is_not_done_again(f2ed, file):
     f2ed("run", file, "--only", "none, mean")
     _, out, _ = f2ed("run", file)

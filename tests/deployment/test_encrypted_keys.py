@@ -1,5 +1,6 @@
 """Encrypted key files: one standard form, a passphrase from a named source, and plain words when it does not open."""
 
+import io
 import os
 import shutil
 import subprocess
@@ -101,6 +102,18 @@ def test_without_a_terminal_or_a_source_it_is_said_how_to_name_one(folder, monke
     monkeypatch.setattr("sys.stdin", None)
     assert "is encrypted, and no passphrase was given; name its source with F2ED_PASSPHRASE" in refused(
         folder / "mine.key"
+    )
+
+
+@pytest.mark.parametrize("stream", ["", "typed where it is shown\n"])
+def test_a_passphrase_is_not_read_where_it_would_be_shown(folder, monkeypatch, stream):
+    def no_terminal(*_):
+        raise OSError(6, "No such device or address")
+
+    monkeypatch.setattr("os.open", no_terminal)
+    monkeypatch.setattr("sys.stdin", io.StringIO(stream))
+    assert "there is no terminal to type a passphrase at; name another source: prompt, fd:N" in refused(
+        folder / "mine.key", "prompt"
     )
 
 

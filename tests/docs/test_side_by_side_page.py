@@ -5,6 +5,7 @@ from pathlib import Path
 from f2ed.experiments.reproduction.other_guarantees import GroupTest, group_test_table
 from f2ed.experiments.reproduction.side_by_side import (
     Standing,
+    _attack,
     left_out,
     rival_table,
     side_by_side_page,
@@ -71,3 +72,20 @@ def test_found_clients_are_counted_over_all_seeds():
         GroupTest("no defense", 2, 0, None, [1, 2], 0.9, 0.8),
     ]
     assert group_test_table(runs).rows == (("FedGT", "3 of 4, 1 wrong (90.0 %)"), ("no defense", "(80.0 %)"))
+
+
+def test_what_a_setting_adds_to_the_name_of_an_attack_is_left_out():
+    assert [_attack(name) for name in ("backdoor x2 (BackFed)", "adaptive backdoor, 4 tries", "TMA")] == [
+        "backdoor x2",
+        "adaptive backdoor",
+        "TMA",
+    ]
+
+
+def test_a_setting_in_which_no_rule_met_every_backdoor_has_a_table_and_no_winner():
+    rows = [
+        Standing("here", "FilterL2", {"none": [9.0]}, {"DBA": [1.0]}),
+        Standing("here", "RFA", {"none": [9.0]}, {"IBA": [1.0]}),
+    ]
+    assert usable(rows) == []
+    assert len(rival_table(rows).rows) == 2

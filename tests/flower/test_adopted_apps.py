@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import Strategy
 
-from tests.flower.adopted.apps import APPS, settings_of, write_adopted
+from tests.flower.adopted.apps import APPS, settings_of, write_adopted, write_in_bfloat16
 from tests.flower.fake_grid import FakeGrid, Node, real_roster
 
 torch = pytest.importorskip("torch")
@@ -39,8 +39,9 @@ def run(tmp_path, monkeypatch):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
 
-    def go(name, *, adopted):
-        folder = write_adopted(name, tmp_path / "app", adopted=adopted)
+    def go(name, *, adopted, bfloat16=False):
+        place = tmp_path / "app"
+        folder = write_in_bfloat16(place) if bfloat16 else write_adopted(name, place, adopted=adopted)
         monkeypatch.chdir(tmp_path)  # Where an app saves its model.
         monkeypatch.syspath_prepend(str(folder))
         client, server, task = (
@@ -71,6 +72,12 @@ def test_it_learns_under_both_protections_after_two_lines_on_each_side(run, name
     grid, found = run(name, adopted=True)
     assert found > LEARNED[name]
     assert all(set(reply.content) == {"f2ed"} for reply in grid.replies)
+
+
+def test_in_bfloat16_it_learns_after_the_lines_of_the_page(run):
+    _, found = run("textexample", adopted=True, bfloat16=True)
+    assert sys.modules["textexample.client_app"].load_arrays
+    assert found > LEARNED["textexample"]
 
 
 def test_unchanged_it_sends_plain_updates(run):

@@ -2,13 +2,17 @@
 
 import time
 
+import msgspec
 import numpy as np
 import pytest
-from flwr.client import NumPyClient
+from flwr.app import ConfigRecord
+from flwr.client import Client, NumPyClient
 from flwr.clientapp import ClientApp
 
 from f2ed import OutageError
+from f2ed.deployment.masked_metrics import MetricRule
 from f2ed.deployment.roster import SignedEncoding
+from f2ed.deployment.training_rules import ANYTHING
 from f2ed.flower import protect
 from f2ed.records import read
 from tests.flower.fake_grid import change, model, moved_by, server, vector
@@ -18,6 +22,10 @@ class Legacy(NumPyClient):
     def __init__(self, client, wrong):
         self.client, self.wrong = client, wrong
 
+    def evaluate(self, parameters, config):
+        assert len(parameters) == 3
+        return 0.25 * self.client, 10, {"accuracy": 0.1 * self.client + config["server-round"], "site": "north"}
+
     def fit(self, parameters, config):
         weight, count, bias = parameters
         step = change(self.client, config["server-round"])
@@ -25,9 +33,20 @@ class Legacy(NumPyClient):
         return after[: 2 if self.wrong else 3], 10 + self.client, {"loss": 0.5}
 
 
-def old_app(*, wrong=False):
+class Fitting(Client):
+    """Trains, and does not evaluate."""
+
+    def __init__(self, client, wrong):
+        super().__init__()
+        self.whole = Legacy(client, wrong).to_client()
+
+    def fit(self, ins):
+        return self.whole.fit(ins)
+
+
+def old_app(*, wrong=False, kind=Legacy):
     return ClientApp(
-        lambda context: Legacy(context.node_config["partition-id"], wrong).to_client(),
+        lambda context: kind(context.node_config["partition-id"], wrong).to_client(),
         mods=[protect],
     )
 
@@ -39,6 +58,38 @@ def test_a_numpy_client_trains_like_any_other(federation):
     result = server(roster).start(grid, model(), num_rounds=2)
     np.testing.assert_allclose(vector(result.arrays), moved_by([roster.assignment(0).shards] * 2), atol=3e-6)
     assert all(set(reply.content) == {"f2ed"} for reply in grid.replies), "no metric leaves"
+
+
+METRICS = tuple(MetricRule(name, 0.0, 100.0) for name in ("accuracy", "loss", "num-examples"))
+
+
+def test_a_numpy_client_evaluates_under_masks(federation):
+    rules = msgspec.structs.replace(ANYTHING, metrics=METRICS)
+    grid, nodes, roster = federation(fields={"training": rules})
+    for node in nodes:
+        node.app = old_app()
+    result = server(roster).start(grid, model(), num_rounds=1, evaluate_config=ConfigRecord())
+    found = result.evaluate_metrics_clientapp[1]
+    assert dict(found) == pytest.approx({"accuracy": 1.25, "loss": 0.625, "num-examples": 10, "clients": 6}, abs=1e-3)
+
+
+def test_a_numpy_client_evaluates_in_the_clear_where_the_roster_allows_it(federation):
+    rules = msgspec.structs.replace(ANYTHING, messages=("train", "evaluate"))
+    grid, nodes, roster = federation(fields={"training": rules, "accepted": ("evaluate",)})
+    for node in nodes:
+        node.app = old_app()
+    result = server(roster).start(grid, model(), num_rounds=1, evaluate_config=ConfigRecord())
+    assert dict(result.evaluate_metrics_clientapp[1]) == pytest.approx({"accuracy": 1.25, "loss": 0.625})
+
+
+def test_a_numpy_client_that_cannot_evaluate_is_named_in_the_nodes_log(federation, caplog):
+    rules = msgspec.structs.replace(ANYTHING, metrics=METRICS)
+    grid, nodes, roster = federation(fields={"training": rules})
+    for node in nodes:
+        node.app = old_app(kind=Fitting)
+    result = server(roster).start(grid, model(), num_rounds=1, evaluate_config=ConfigRecord())
+    assert result.evaluate_metrics_clientapp == {}
+    assert "the client's evaluate returned a status that is not OK; has the client such a function?" in caplog.text
 
 
 def test_a_numpy_client_that_returns_other_arrays_is_named_in_the_nodes_log(federation, caplog):

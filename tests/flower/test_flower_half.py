@@ -82,9 +82,18 @@ def test_a_step_beyond_the_range_of_the_type_is_refused():
 def test_bfloat16_is_refused_by_name_at_the_start():
     model = ArrayRecord({"weight": Array("bfloat16", (2,), NUMPY, Array(np.zeros(2, "V2")).data)})
     grid = FakeGrid([])
-    with pytest.raises(ConfigError, match=r"the array 'weight' is bfloat16, .* send it as float32"):
+    with pytest.raises(
+        ConfigError, match=r"the array 'weight' is bfloat16, .* f2ed.flower.to_arrays, which sends it as float32"
+    ):
         server("test:8/2", accept_no_guarantee=True).start(grid=grid, initial_arrays=model, num_rounds=1)
     assert grid.sent == []
+
+
+def test_bfloat16_in_a_trained_model_is_refused_by_name():
+    before = ArrayRecord({"weight": Array(np.zeros(2, np.float32))})
+    after = ArrayRecord({"weight": Array("bfloat16", (2,), NUMPY, Array(np.zeros(2, "V2")).data)})
+    with pytest.raises(ConfigError, match=r"'weight' is of type bfloat16; .* make it with f2ed.flower.to_arrays"):
+        update(before, after, update_plan(before, None, clip_value=1.0))
 
 
 def test_flower_itself_makes_no_array_of_bfloat16():

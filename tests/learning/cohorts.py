@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from f2ed.learning import cohort
 from f2ed.learning.client import LocalTrainer, TrainingJob, TrainingKey, split_samples
 from f2ed.learning.datasets import Digits, Synthetic
 from f2ed.learning.optimizer import Training
@@ -83,6 +84,7 @@ def digit_jobs(training, count=4):
 def reference(model, work):
     """Train the jobs one by one with a fresh reference each."""
     start = flatten(model)
-    return torch.stack(
-        [LocalTrainer(model).train(start, job, TrainingKey(SEED, ROUND, job.client, job.repeat)) for job in work]
-    )
+    with cohort._precision(start.device, None):  # On a GPU torch's default for convolutions is TF32.
+        return torch.stack(
+            [LocalTrainer(model).train(start, job, TrainingKey(SEED, ROUND, job.client, job.repeat)) for job in work]
+        )

@@ -10,7 +10,7 @@ import pytest
 
 from f2ed.protocol.aggregation import Protocol
 from f2ed.records import FORMAT, read, read_all, settings_digest
-from f2ed.records.archive import COLUMNS, packed, summary_table
+from f2ed.records.archive import COLUMNS, distinct, packed, summary_table
 from f2ed.records.digest import ADDED
 from f2ed.records.migration import migrate_header, migrate_settings
 from f2ed.records.reader import experiment_name, locate
@@ -187,8 +187,61 @@ def f2ed(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+ANOTHER = HEADER | {"settings": SETTINGS | {"seed": 1}, "seed": 1}
+
+
+def test_a_run_that_the_archive_holds_already_is_not_added_again(old, tmp_path):
+    archive, more = tmp_path / "fig.jsonl.xz", tmp_path / "more.jsonl"
+    assert f2ed("migrate", old, "-o", archive).returncode == 0
+    before = archive.read_bytes()
+    found = f2ed("migrate", archive, old, "-o", archive)
+    assert "1 runs are in" in found.stdout
+    assert "1 were given more than once" in found.stdout
+    assert archive.read_bytes() == before
+    more.write_bytes(encoded(ANOTHER, ROUND))
+    for _ in range(2):
+        assert "2 runs are in" in f2ed("migrate", archive, more, "-o", archive).stdout
+    assert sorted(log.header.settings["seed"] for log in read_all(archive)) == [0, 1]
+
+
+def test_of_runs_with_the_same_settings_the_longest_stays_and_of_equals_the_last(old):
+    log = read(old)
+    (first,) = log.rounds
+    longer = log._replace(rounds=(first, msgspec.structs.replace(first, round=1)))
+    again = log._replace(header=msgspec.structs.replace(log.header, device="another"))
+    assert distinct([log, longer, again]) == distinct([longer, log]) == [longer]
+    assert distinct([log, again]) == [again]
+
+
+def test_deployments_that_started_at_different_times_and_runs_of_other_sources_are_different(old):
+    log = read(old)
+    headers = [
+        msgspec.structs.replace(log.header, **changed)
+        for changed in (
+            {"source": "deployment", "started": "2026-01-01T00:00:00Z"},
+            {"source": "deployment", "started": "2026-01-02T00:00:00Z"},
+            {"sources": {"mine:Rule": "a"}},
+            {"sources": {"mine:Rule": "b"}},
+        )
+    ]
+    assert len(distinct([log._replace(header=header) for header in headers * 2])) == 4
+
+
+def test_the_summary_is_the_same_in_whatever_order_runs_are_given(old):
+    log = read(old)
+    runs = [
+        log._replace(header=msgspec.structs.replace(log.header, name=name, digest=digest))
+        for name, digest in [("b", "1"), ("a", "3"), ("a", "2")]
+    ]
+    table = summary_table({"x": runs, "fig": runs[:1]})
+    assert table == summary_table({"fig": [*runs[:1], *runs[:1]], "x": runs[::-1]})
+    assert [row.split(",")[:3] for row in table.splitlines()[1:]] == [
+        ["fig", "b", "1"], ["x", "a", "2"], ["x", "a", "3"], ["x", "b", "1"],
+    ]  # fmt: skip
+
+
 def test_the_command_migrates_in_place_into_an_archive_and_twice_alike(old, tmp_path):
-    (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(encoded(HEADER | {"seed": 1}, ROUND)))
+    (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(encoded(ANOTHER, ROUND)))
     archive = tmp_path / "both.jsonl.xz"
     assert f2ed("migrate", old, tmp_path / "more.jsonl.gz", "-o", archive).returncode == 0
     assert [log.header.estimator.full_title for log in read_all(archive)] == ["NNM + Trimmed mean"] * 2

@@ -52,3 +52,29 @@ def test_a_run_with_a_learned_trigger_goes_on_from_any_round():
     (state, _), *rest = run.rounds()
     again = Simulation(experiment(SETTINGS | {"attack": IBA(), "rounds": 3})).rounds(state)
     assert [record.success for _, record in rest] == [record.success for _, record in again]
+
+
+@pytest.mark.parametrize("attack", BACKDOORS, ids=name)
+def test_success_against_other_models_is_measured_as_in_the_run(attack):
+    """Against the models of the run itself it is the same, also with a trigger that is learned in the round."""
+    run = Simulation(experiment(SETTINGS | {"attack": attack, "rounds": 3}))
+    state = run.start()
+    for after, record in run.rounds():
+        assert run.success_against(run.evaluated(state), run.evaluated(after), record.round) == record.success
+        state = after
+
+
+def test_what_is_measured_against_other_models_does_not_change_the_run():
+    whole = [record.success for _, record in Simulation(experiment(SETTINGS | {"attack": IBA()})).rounds()]
+    run = Simulation(experiment(SETTINGS | {"attack": IBA()}))
+    other = run.evaluated(run.start())
+    found = []
+    for _, record in run.rounds():
+        run.success_against(other, other, record.round)
+        found.append(record.success)
+    assert found == whole
+
+
+def test_an_attack_without_a_goal_has_no_success_against_other_models():
+    run = Simulation(experiment(SETTINGS | {"attack": "ipm"}))
+    assert run.success_against(run.evaluated(run.start()), run.evaluated(run.start()), 0) is None

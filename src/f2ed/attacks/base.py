@@ -67,7 +67,9 @@ class Attack(Settings, frozen=True, kw_only=True, tag_field="kind", forbid_unkno
 
     def __call__(self, view: AttackerView) -> Array:
         """Return what the malicious clients send, [m, d], NumPy or torch like the view; no input is modified."""
-        restore = as_matrix(view.own)[1]
+        own, restore = as_matrix(view.own)
+        if not view.is_finite:  # The model has diverged, and there is nothing left to aim at.
+            return restore(own + 0)
         scene = survey(view, self.knowledge, shard_aware=self.shard_aware)
         targets = _rows(type(self).__name__, self.craft(scene), scene)
         return restore(land(targets, scene) if self.shard_aware else targets)

@@ -13,7 +13,7 @@ from f2ed.core.errors import ConfigError
 from f2ed.core.files import write_atomic
 from f2ed.estimators import AnyEstimator
 from f2ed.records import RunLog, holds_records, read_all
-from f2ed.records.archive import packed, summary_table
+from f2ed.records.archive import distinct, packed, summary_table
 from f2ed.records.migration import migrate_header
 from f2ed.records.plugin import title_of
 from f2ed.records.reader import experiment_name
@@ -34,7 +34,7 @@ def migrate(
     """Rewrite records in the current format, in place or into one archive.
 
     Renamed settings, kinds and labels get their current names, and digests are recomputed. Migrating twice changes
-    nothing.
+    nothing. An archive holds a run once: of several with the same settings the one with most rounds, or else the last.
 
     Example: f2ed records migrate runs/fig1_iid -o results/fig1_iid.jsonl.xz
     """
@@ -45,9 +45,11 @@ def migrate(
     if out is not None:
         if not out.name.endswith(".jsonl.xz"):
             raise ConfigError(f"{out} is not the name of an archive; end it in .jsonl.xz")
-        logs = [_current(log) for file in files for log in read_all(file)]
+        given = [_current(log) for file in files for log in read_all(file)]
+        logs = distinct(given)
         write_atomic(out, packed(logs), mode=0o644)
-        console.print(f"{len(logs)} runs are in {out}", soft_wrap=True, markup=False)
+        twice = f"; {len(given) - len(logs)} were given more than once" if len(given) > len(logs) else ""
+        console.print(f"{len(logs)} runs are in {out}{twice}", soft_wrap=True, markup=False)
         return
     for file in files:
         logs = [_current(log) for log in read_all(file)]
@@ -61,6 +63,8 @@ def summary(
     out: Annotated[Path, Parameter(name=["--out", "-o"], help="The table to write.")] = Path("summary.csv"),
 ) -> None:
     """Write a CSV table with one row per run: its settings, and the numbers after its last round.
+
+    The same runs give the same table, whatever the order of the files: after a merge, write it again.
 
     Example: f2ed records summary results -o results/summary.csv
     """

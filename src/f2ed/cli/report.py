@@ -36,4 +36,8 @@ def report(
     console = Console(highlight=False)
     console.print(summary.headline, style="bold", soft_wrap=True)
     print_problems(summary.problems, console)
-    console.print(f"{summary.runs} runs are on {out}; open it in a browser.", soft_wrap=True, markup=False)
+    console.print(
+        f"{summary.runs} {'run is' if summary.runs == 1 else 'runs are'} on {out}; open it in a browser.",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -20,7 +20,7 @@ from f2ed.experiments.on_ray import run_on_ray
 from f2ed.experiments.parallel import run_in_processes
 from f2ed.experiments.runner import place
 from f2ed.learning.device import found_device
-from f2ed.records import RunLog, locate
+from f2ed.records import RunLog, archive_of
 from f2ed.records.grading import LATE_ROUNDS
 from f2ed.report import write_page
 from f2ed.report.sinks import Sink, sink
@@ -114,7 +114,9 @@ def run(
     summary = summarize(logs)
     where: Path | None = folder / "index.html"
     # Runs that are in the archive of that name have no file of their own.
-    files = sorted({path if (path := place(cell, folder)).exists() else locate(folder) for cell in chosen})
+    files = sorted(
+        {path if (path := place(cell, folder)).exists() else archive_of(folder) or folder for cell in chosen}
+    )
     try:
         write_page(files, folder / "index.html", title=experiments.title, about=chosen[0].about)
     except MissingExtra as missing:

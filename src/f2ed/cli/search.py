@@ -39,7 +39,7 @@ def search(
     budget: Annotated[int, Parameter(help="Attacks to try on each rule by each objective.")] = 40,
     objective: Annotated[
         tuple[Objective, ...],
-        Parameter(negative="", help="What to maximize: backdoor success, accuracy lost; both, apart, by default."),
+        Parameter(negative="", help="What to maximize: the backdoor planted, accuracy lost; both, apart, by default."),
     ] = OBJECTIVES,
     part: Annotated[
         tuple[str, ...], Parameter(negative="", help="Part of the file to attack; the first if left out.")
@@ -61,9 +61,10 @@ def search(
     """Search for the attack that hurts a rule most.
 
     Each trial is a whole run with an attack that Optuna (extra `search`) proposes: its kind, boost, poisoned share,
-    blending, learning rate, epochs, first round, and the shards it sits in. Hopeless trials are stopped early. Success
-    of a backdoor and accuracy lost are searched for apart. Give the same command again to resume, or to continue with a
-    larger budget. What was found is saved as experiment files that repeat it: f2ed run FILE.
+    blending, learning rate, epochs, first round, and the shards it sits in. Hopeless trials are stopped early.
+    Backdoors and accuracy lost are searched for apart. Of a backdoor counts what was planted: its success, minus
+    that of its trigger against a model that was never poisoned. Give the same command again to resume, or to continue
+    with a larger budget. What was found is saved as experiment files that repeat it: f2ed run FILE.
 
     Example: f2ed search --rule filter-l2 --budget 40
 

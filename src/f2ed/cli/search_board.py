@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from msgspec import UNSET
 from rich import box
 from rich.console import Console
 from rich.live import Live
@@ -74,6 +75,8 @@ def _line(status: Status) -> str:
     record = status.record
     accuracy = "" if record.accuracy is None else f", accuracy {100 * record.accuracy:.1f} %"
     success = "" if record.success is None else f", attack success {100 * record.success:.1f} %"
+    if record.success_unpoisoned is not UNSET:
+        success += f" ({100 * record.success_unpoisoned:.1f} % against a clean model)"
     what = {
         "honest": "done",
         "round": "running",

@@ -9,12 +9,12 @@ from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
 
-__all__ = ["HEADER_READERS", "NUMPY", "checked_dtype"]
+__all__ = ["HEADER_READERS", "NUMPY", "UNKNOWN_TO_NUMPY", "checked_dtype"]
 
 NUMPY = "numpy.ndarray"
 """How Flower names the npy form."""
 
-_UNKNOWN_TO_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+UNKNOWN_TO_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 """Types that other packages add to NumPy, and of which an npy header does not know the name."""
 HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
@@ -24,10 +24,10 @@ def checked_dtype(name: str, *, dtype: str, shape: tuple[int, ...], stype: str, 
 
     Reading the array afterwards allocates no more than the bytes that are there.
     """
-    if dtype in _UNKNOWN_TO_NUMPY:
+    if dtype in UNKNOWN_TO_NUMPY:
         raise ConfigError(
-            f"the array {name!r} is {dtype}, which Flower's arrays cannot carry; send it as float32 (in torch: "
-            "value.float()), and convert it back after loading"
+            f"the array {name!r} is {dtype}, which Flower's arrays cannot carry; make arrays with "
+            "f2ed.flower.to_arrays, which sends it as float32, and load them with f2ed.flower.load_arrays"
         )
     if stype != NUMPY:
         raise ConfigError(f"the array {name!r} is in the form {stype!r}; send {NUMPY!r}, which Flower's Array makes")

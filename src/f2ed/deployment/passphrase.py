@@ -12,8 +12,9 @@ person at a terminal is asked.
 
 import os
 import sys
+import warnings
 from functools import lru_cache
-from getpass import getpass
+from getpass import GetPassWarning, getpass
 from pathlib import Path
 
 from f2ed.core.errors import ConfigError
@@ -42,7 +43,7 @@ def new_passphrase(path: Path, source: str) -> bytes:
     found = passphrase(path, source)
     if len(found) < _SHORTEST:
         raise ConfigError(f"a passphrase of {len(found)} characters for {path}; choose one of {_SHORTEST} or more")
-    if source == "prompt" and getpass(f"The same again for {path}: ").encode() != found:
+    if source == "prompt" and _typed(f"The same again for {path}: ") != found:
         raise ConfigError(f"two different passphrases for {path}; nothing was written, try again")
     return found
 
@@ -52,7 +53,7 @@ def _read(source: str, prompted: str) -> bytes:
     kind, _, name = source.partition(":")
     try:
         if kind == "prompt" and not name:
-            return getpass(f"Passphrase of {prompted}: ").encode()
+            return _typed(f"Passphrase of {prompted}: ")
         if kind == "fd" and name.isdecimal():
             with os.fdopen(int(name), "rb") as file:
                 return _line(file.read(), source)
@@ -62,11 +63,21 @@ def _read(source: str, prompted: str) -> bytes:
             return _line(_credential(name).read_bytes(), source)
         if kind == "env" and name in os.environ:
             return _line(os.environ[name].encode(), source)
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise ConfigError(f"the passphrase cannot be read from {source}: {error}; check the source") from None
     if kind == "env" and name:
         raise ConfigError(f"the passphrase is to be in the environment variable {name}, which is not set; set it")
     raise ConfigError(f"{source!r} is not a source of a passphrase; write {SOURCES}")
+
+
+def _typed(prompt: str) -> bytes:
+    """Return what a person types, where it is not shown; refuse to read it anywhere else."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GetPassWarning)
+            return getpass(prompt).encode()
+    except (GetPassWarning, EOFError):
+        raise ConfigError(f"there is no terminal to type a passphrase at; name another source: {SOURCES}") from None
 
 
 def _private(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from f2ed.learning.datasets import ARCHIVES
 from f2ed.learning.datasets.archive import find
 from f2ed.learning.datasets.base import Notify, Progress, quiet
 from f2ed.learning.saved import save_model as write_model
-from f2ed.records import RunHeader, RunLog, holds_records, line, locate, read, read_all
+from f2ed.records import RunHeader, RunLog, archive_of, holds_records, line, read, read_all
 from f2ed.simulation import Simulation
 from f2ed.simulation.checkpoint import SimulationState, pack, unpack
 from f2ed.simulation.first_round_cache import FirstRoundCache
@@ -117,7 +117,7 @@ def place(cell: Cell, out: Path) -> Path:
 
 def finished_before(cell: Cell, out: Path) -> RunLog | None:
     """Return the log of a run that is complete already; None for one to run or to resume."""
-    if (archived := _archived(out).get(digest(cell.experiment))) is not None and archived.finished:
+    if (archived := _archived(out.absolute()).get(digest(cell.experiment))) is not None and archived.finished:
         return archived
     path = place(cell, out)
     if path.exists() and (log := read(path)).finished:
@@ -176,8 +176,8 @@ def run_cell(
 @cache
 def _archived(out: Path) -> dict[str, RunLog]:
     """Return the runs of the archive that has the folder's name, by digest."""
-    archive = locate(out)
-    return {log.header.digest: log for log in read_all(archive)} if archive.is_file() else {}
+    archive = archive_of(out)
+    return {} if archive is None else {log.header.digest: log for log in read_all(archive)}
 
 
 def run_all(

@@ -16,12 +16,23 @@ except ModuleNotFoundError as missing:
 from f2ed.deployment.roster import Entry, Roster, read_roster
 from f2ed.flower.client_mod import protect
 from f2ed.flower.logs import show_in_flower
+from f2ed.flower.precision import load_arrays, to_arrays
 
 if TYPE_CHECKING:
     from f2ed.flower.hooks import BestModel, FinishedRound
     from f2ed.flower.strategy import F2ed
 
-__all__ = ["BestModel", "Entry", "F2ed", "FinishedRound", "Roster", "protect", "read_roster"]
+__all__ = [
+    "BestModel",
+    "Entry",
+    "F2ed",
+    "FinishedRound",
+    "Roster",
+    "load_arrays",
+    "protect",
+    "read_roster",
+    "to_arrays",
+]
 
 _OF_THE_SERVER = {"BestModel": "hooks", "F2ed": "strategy", "FinishedRound": "hooks"}
 

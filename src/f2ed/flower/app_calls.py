@@ -13,8 +13,9 @@ from f2ed.deployment.masked_metrics import metric_values
 from f2ed.deployment.train_input import TrainInput
 from f2ed.flower.arrays import Vector, update, update_plan
 from f2ed.flower.handover import Call, arrays_of, clean_context, clean_message, kept_state
-from f2ed.flower.legacy import asks_for_old_form, train_in_old_form
+from f2ed.flower.legacy import answer_in_old_form, asks_for_old_form
 from f2ed.flower.local_buffers import keep_local_buffers, with_local_buffers
+from f2ed.flower.precision import explain
 from f2ed.flower.wire import ARRAYS
 
 __all__ = ["Call", "evaluated", "measured", "trained_update"]
@@ -64,14 +65,22 @@ def _called(context: Context, given: TrainInput, call: Call, *, stateful: bool) 
     """Call a function on a message and a context that were rebuilt; keep its state where the roster accepts that."""
     shown = clean_context(context, stateful=stateful)
     try:
-        reply = call(clean_message(given), shown)
-    except KeyError as error:
-        if not asks_for_old_form(error):
-            raise
-        reply = train_in_old_form(given, shown, call)
+        reply = _replied(given, shown, call)
+    except TypeError as error:
+        explain(error)
+        raise
     if stateful:
         context.state = kept_state(context, shown)
     return reply
+
+
+def _replied(given: TrainInput, shown: Context, call: Call) -> Message:
+    try:
+        return call(clean_message(given), shown)
+    except KeyError as error:
+        if not asks_for_old_form(error):
+            raise
+    return answer_in_old_form(given, shown, call)
 
 
 def _trained_model(reply: Message) -> ArrayRecord:

@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord
 from numpy.lib import format as npy
 
 from f2ed.core.errors import ConfigError
-from f2ed.deployment.array_header import HEADER_READERS, NUMPY
+from f2ed.deployment.array_header import HEADER_READERS, NUMPY, UNKNOWN_TO_NUMPY
 from f2ed.deployment.asked import Vector
 from f2ed.protocol.aggregation import Buffers, UpdatePlan, plan_update
 
@@ -41,7 +41,7 @@ def update_plan(arrays: ArrayRecord, buffers: Buffers | None, *, clip_value: flo
 
 
 def stated_plan(arrays: ArrayRecord, rules: Buffers | None, *, clip_value: float) -> UpdatePlan:
-    """Return what an update is made of, and log what happens to buffers."""
+    """Return what an update is made of, and log what happens to buffers; refuse a model from which none can be made."""
     found = [name for name in arrays if (rules or Buffers()).is_buffer(name)]
     if found and rules is None:
         _log.warning(
@@ -53,7 +53,9 @@ def stated_plan(arrays: ArrayRecord, rules: Buffers | None, *, clip_value: float
         )
     elif found and rules is not None:
         _log.info("f2ed: %s buffers (%s …), by the roster: %s", len(found), found[0], rules.policy)
-    return update_plan(arrays, rules, clip_value=clip_value)
+    plan = update_plan(arrays, rules, clip_value=clip_value)
+    _check_finite(arrays, plan)
+    return plan
 
 
 def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
@@ -69,8 +71,10 @@ def update(before: ArrayRecord, after: ArrayRecord, plan: UpdatePlan) -> Vector:
     old, new = ([_values(names[place], each[names[place]]) for place, _ in spans] for each in (before, after))
     for (place, _), values in zip(spans, new, strict=True):
         if not _is_float(values):
+            kind = after[names[place]].dtype
+            remedy = "; make it with f2ed.flower.to_arrays" if kind in UNKNOWN_TO_NUMPY else ""
             raise ConfigError(
-                f"the trained array {names[place]!r} is of type {values.dtype}; the global one holds floats"
+                f"the trained array {names[place]!r} is of type {kind}; the global one holds floats{remedy}"
             )
     wide = any(values.dtype == np.float64 for values in (*old, *new))
     change: Vector = np.empty(plan.coordinates, np.float64 if wide else np.float32)
@@ -94,6 +98,19 @@ def moved(arrays: ArrayRecord, step: Vector, plan: UpdatePlan) -> ArrayRecord:
         data = _filled(values.shape, values.dtype, add)
         record[name] = Array(str(values.dtype), values.shape, NUMPY, data)
     return record
+
+
+def _check_finite(arrays: ArrayRecord, plan: UpdatePlan) -> None:
+    names = list(arrays)
+    for place, _ in plan.spans():
+        values = _values(names[place], arrays[names[place]]).reshape(-1)
+        blocks = (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
+        if not all(np.isfinite(block).all() for block in blocks):
+            raise ConfigError(
+                f"the array {names[place]!r} of the model has values that are NaN or infinite, so no client could send "
+                "an update of it; correct the model, or keep the array out of updates (trained_arrays, or f2ed roster "
+                "sign --buffer)"
+            )
 
 
 def _add(name: str, values: npt.NDArray[Any], step: Vector, least: float | None, out: npt.NDArray[Any]) -> None:

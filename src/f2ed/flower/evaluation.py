@@ -1,6 +1,6 @@
 """How a model is evaluated after each round: on the server, by clients, or under masks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from logging import getLogger
 from math import isfinite
 from typing import NamedTuple, TypeAlias
@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
+from f2ed.core.errors import ConfigError
 from f2ed.flower.checkpoint import Progress
 
 __all__ = ["EvaluateFn", "Evaluation", "evaluated", "recorded"]
@@ -31,6 +32,11 @@ def evaluated(evaluate_fn: EvaluateFn | None, progress: Progress, result: Result
     """Evaluate on the server."""
     metrics = None if evaluate_fn is None else evaluate_fn(progress.round, progress.arrays)
     if metrics is not None:
+        if not isinstance(metrics, Mapping):
+            raise ConfigError(
+                f"evaluate_fn returned a {type(metrics).__name__}; return a MetricRecord, such as "
+                "MetricRecord({'loss': loss, 'accuracy': accuracy}), or None"
+            )
         result.evaluate_metrics_serverapp[progress.round] = metrics
         _log.info("f2ed: after round %s: %s", progress.round, dict(metrics))
     return metrics

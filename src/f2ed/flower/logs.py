@@ -4,6 +4,7 @@ import logging
 
 from f2ed.core.errors import F2edError
 from f2ed.deployment.json_log import log_json
+from f2ed.flower.precision import explain
 
 __all__ = ["show_in_flower"]
 
@@ -34,9 +35,10 @@ class _OneSentence(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether Flower's own record is shown."""
+        error, text = record.exc_info[1] if record.exc_info else None, record.getMessage()
+        explain(error)
         if any(handler.level <= logging.DEBUG for handler in logging.getLogger("flwr").handlers):
             return True
-        error, text = record.exc_info[1] if record.exc_info else None, record.getMessage()
         if text.startswith(_ENDS):
             self._said = isinstance(error, F2edError)
             if self._said:

@@ -86,6 +86,8 @@ class RunLeader:
         note: Note,
     ) -> Result:
         """Lead all rounds that are left, and return what Flower's strategies return."""
+        if self._written:
+            raise ConfigError("this F2ed has led a run; lead all rounds by one call of start, or make another F2ed")
         progress = self._remembering(self._resumed(initial))
         result = Result(arrays=progress.arrays)
         metrics = recorded(evaluated(evaluation.server, progress, result))

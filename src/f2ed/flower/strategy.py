@@ -29,6 +29,7 @@ from f2ed.deployment.settings import FOLLOWED_IN_TESTS, Stated, check_roster
 from f2ed.deployment.training_rules import EVALUATE, SERVER_ROUND
 from f2ed.deployment.transparency import Heads, server_log
 from f2ed.estimators import Estimator
+from f2ed.flower.arguments import checked
 from f2ed.flower.attendance import Waits
 from f2ed.flower.evaluation import EvaluateFn, Evaluation
 from f2ed.flower.flowers_own import refuse_others
@@ -50,13 +51,13 @@ __all__ = ["F2ed"]
 
 _log = getLogger("f2ed.flower")
 
-_MAX_SEED = 2**63
 _AVERAGE = aggregation.FedAvg()
 
 
 class F2ed(Strategy):
     """Secure aggregation under a robust mean, over Flower: in shards, or with helpers where the roster names them."""
 
+    @checked
     def __init__(
         self,
         *,
@@ -133,8 +134,6 @@ class F2ed(Strategy):
             _log.warning("f2ed: TEST ROSTER. The keys of all clients are public: nothing is secret. Simulation only.")
         elif not secure:
             raise ConfigError("secure=False with a real roster: its clients send nothing in the clear")
-        if seed is not None and not 0 <= seed < _MAX_SEED:
-            raise ConfigError(f"a seed of {seed}; it must lie between 0 and 2^63 - 1")
         settings = preflight.checked_settings(
             signed,
             stated,
@@ -175,6 +174,7 @@ class F2ed(Strategy):
             spill=spill_beside(kept or written, budget=memory_budget, folder=spill_folder),
         )
 
+    @checked
     def start(
         self,
         grid: Grid,

@@ -6,9 +6,10 @@ comes after its deadline is reported in a later round, and not used.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from logging import WARNING, getLogger
+from math import inf
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,6 +34,9 @@ _HELPER_PAUSE = 0.1
 """A round has about ten exchanges with helpers, one after the other, so their replies are looked for often."""
 _POLLS = 24.0
 """Messages that all threads ask for in a second, beyond the first few; each costs the SuperLink 7 ms of CPU."""
+_AGAIN, _AGAIN_BYTES = 10.0, 1e6
+"""A helper is asked again after so many seconds, and one more for so many bytes of the request. Its node may have ended
+with the request, which nobody then answers: Flower delivers a message once."""
 _GRACE = 10.0
 """A message outlives its latest deadline by this many seconds, so that a late reply is reported as late."""
 
@@ -63,6 +67,11 @@ class Question(NamedTuple):
     """Seconds, which may change while others answer."""
     pause: float = _MAX_PAUSE
     """Seconds between two looks for replies, at most, where few are waited for."""
+    again: float = inf
+    """Seconds without a reply after which the same is sent once more, then after twice as many; for those alone that
+    answer the same bytes with the same bytes."""
+    asked_again: Callable[[float], None] = lambda _: None
+    """Told each time, after how many seconds."""
 
 
 class LateReply(NamedTuple):
@@ -139,17 +148,28 @@ class Connection:
         lifetime = max((question.most for question in questions.values()), default=0.0)
         contents = {node: question.content for node, question in questions.items()}
         waiting = self.push(contents, group=group, lifetime=lifetime, kind=kind)
+        again = {node: question.again for node, question in questions.items()}
         pause, mine = _FIRST_PAUSE, object()
+
+        def give_up(ended: Container[int]) -> None:
+            for each, node in [(each, node) for each, node in waiting.items() if node in ended]:
+                del waiting[each]
+                self._late[each] = _Unanswered(node, group, since, since + lifetime + _GRACE)
+
         try:
             while waiting:
                 for reply in self.pull(list(waiting)):
                     node = waiting.pop(reply.metadata.reply_to_message_id, None)
                     if node is not None:
+                        give_up({node})  # What it was asked more than once.
                         yield node, reply, time.monotonic() - since
                     del reply  # It may be large, and the next may be a while in coming.
                 passed = time.monotonic() - since
-                for each in [each for each, node in waiting.items() if questions[node].deadline() <= passed]:
-                    self._late[each] = _Unanswered(waiting.pop(each), group, since, since + lifetime + _GRACE)
+                give_up({node for node in waiting.values() if questions[node].deadline() <= passed})
+                for node in {node for node in waiting.values() if again[node] <= passed}:
+                    again[node] = 2 * again[node] + questions[node].again
+                    waiting |= self.push({node: contents[node]}, group=group, lifetime=lifetime, kind=kind)
+                    questions[node].asked_again(passed)
                 if waiting:
                     time.sleep(pause)
                     longest = min(questions[node].pause for node in waiting.values())
@@ -240,7 +260,7 @@ class RoundExchange:
         for party, each in posted.items():
             self.sent[party] += len(requests[party])
             self._pace.ask(each.step, [party])
-        questions = {node: self._question(posted[party]) for node, party in there.items()}
+        questions = {node: self._question(party, posted[party], len(requests[party])) for node, party in there.items()}
         for node, reply, seconds in self._asked(questions):
             party = there.pop(node)
             self._pace.observe(posted[party].step, party, seconds)
@@ -268,11 +288,17 @@ class RoundExchange:
         self.late.add(party)
         self._pace.observe(step, party, deadline)
 
-    def _question(self, posted: Posted) -> Question:
+    def _question(self, party: Any, posted: Posted, size: int) -> Question:
         most = self._deadlines.train if posted.trains else self._deadlines.step
         self.models_sent += posted.trains
         if not posted.step:
-            return Question(posted.content, most, lambda: most, _HELPER_PAUSE)
+
+            def asked_again(seconds: float) -> None:
+                self.sent[party] += size
+                _log.warning("f2ed: %s gave no answer for %.0f s, and is asked again", _named(party), seconds)
+
+            again = _AGAIN + size / _AGAIN_BYTES
+            return Question(posted.content, most, lambda: most, _HELPER_PAUSE, again, asked_again)
         return Question(posted.content, most, lambda: self._deadlines.adapted(self._pace, posted.step, most))
 
 

@@ -1,7 +1,16 @@
 """One format for the records of simulations and deployments, its reader, and the sentences about it."""
 
 from f2ed.records.digest import settings_digest
-from f2ed.records.reader import experiment_name, holds_records, locate, read, read_all, read_folder, unpacked
+from f2ed.records.reader import (
+    archive_of,
+    experiment_name,
+    holds_records,
+    locate,
+    read,
+    read_all,
+    read_folder,
+    unpacked,
+)
 from f2ed.records.schema import (
     FORMAT,
     Blamed,
@@ -31,6 +40,7 @@ __all__ = [
     "RunHeader",
     "RunLog",
     "Seconds",
+    "archive_of",
     "experiment_name",
     "holds_records",
     "line",

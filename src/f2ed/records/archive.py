@@ -9,7 +9,7 @@ from typing import Any
 from f2ed.records.grading import late_contaminated_weight
 from f2ed.records.schema import RunLog, lines
 
-__all__ = ["COLUMNS", "packed", "summary_table"]
+__all__ = ["COLUMNS", "distinct", "packed", "summary_table"]
 
 COLUMNS = (
     "experiment",
@@ -39,20 +39,42 @@ COLUMNS = (
 )
 
 
+def distinct(logs: Iterable[RunLog]) -> list[RunLog]:
+    """Return every run once, in the order of their names: of several with the same settings the one with most rounds.
+
+    Of equally many the last one counts. Simulations with other source code of their own, and deployments that started
+    at different times, are different runs.
+    """
+    found: dict[tuple[str, str], RunLog] = {}
+    for log in logs:
+        header = log.header
+        run = header.digest, header.started if header.source == "deployment" else str(header.sources)
+        if run not in found or len(log.rounds) >= len(found[run].rounds):
+            found[run] = log
+    return sorted(found.values(), key=_order)
+
+
 def packed(logs: Iterable[RunLog]) -> bytes:
     """Return the runs as a compressed archive, in the order of their names; the same runs give the same bytes."""
-    ordered = sorted(logs, key=lambda log: (log.header.name, log.header.digest))
+    ordered = sorted(logs, key=_order)
     return lzma.compress(b"".join(map(lines, ordered)), check=lzma.CHECK_CRC32, preset=9 | lzma.PRESET_EXTREME)
 
 
 def summary_table(experiments: Mapping[str, Sequence[RunLog]]) -> str:
-    """Return CSV with one row per run: its settings, and the numbers after its last round."""
+    """Return CSV with one row per run: its settings, and the numbers after its last round.
+
+    Rows are in the order of experiments and names, whatever the order of the files.
+    """
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for experiment in sorted(experiments):
-        writer.writerows(_row(experiment, log) for log in experiments[experiment])
+        writer.writerows(_row(experiment, log) for log in distinct(experiments[experiment]))
     return out.getvalue()
+
+
+def _order(log: RunLog) -> tuple[str, ...]:
+    return log.header.name, log.header.digest, log.header.started
 
 
 def _row(experiment: str, log: RunLog) -> dict[str, Any]:

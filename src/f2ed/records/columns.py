@@ -14,6 +14,7 @@ _SCALARS = (
     "metric",
     "success",
     "success_every",
+    "success_unpoisoned",
     "eigenvalue",
     "iterations",
     "step",

@@ -22,6 +22,7 @@ from f2ed.records.schema import Record, RoundRecord, RunHeader, RunLog
 
 __all__ = [
     "SUFFIXES",
+    "archive_of",
     "experiment_name",
     "find",
     "holds_records",
@@ -52,10 +53,13 @@ def experiment_name(path: Path) -> str:
 
 def locate(path: Path) -> Path:
     """Return the path, or the archive of that name: `results/fig1_iid` stands for `results/fig1_iid.jsonl.xz`."""
-    if path.exists():
-        return path
-    beside = (path.with_name(path.name + suffix) for suffix in SUFFIXES)
-    return next((file for file in beside if file.is_file()), path)
+    return path if path.exists() else archive_of(path) or path
+
+
+def archive_of(folder: Path) -> Path | None:
+    """Return the archive that stands beside a folder of records, whether or not there is the folder."""
+    beside = (folder.with_name(folder.name + suffix) for suffix in SUFFIXES)
+    return next((file for file in beside if file.is_file()), None)
 
 
 def unpacked(path: Path) -> bytes:
@@ -149,7 +153,10 @@ def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
         except msgspec.DecodeError as wrong:
             if _is_of_another_kind(text):
                 continue
-            raise ConfigError(f"{path}, line {number} is not a record: {wrong}; delete the file to run again") from None
+            raise ConfigError(
+                f"{path}, line {number} is not a record: {wrong}; name a file of records, or delete this one to run "
+                "again if it is damaged"
+            ) from None
         if isinstance(record, RunHeader):
             older = record if _is_older(text) else None
         yield record

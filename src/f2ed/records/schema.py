@@ -168,6 +168,9 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     """Of a targeted attack, over inputs whose true label is not the target."""
     success_every: float | None = None
     """The same over all inputs, as the paper's released code counts: well above zero without any attack."""
+    success_unpoisoned: float | UnsetType = UNSET
+    """Of the same trigger, over the same inputs, against a model that was never poisoned: that of the same round in the
+    run without the attack. A trigger that is learned is learned against it, too. Only `f2ed search` measures it."""
     skipped: str | None = None
     """Why the model did not move; None if it did."""
     weights: tuple[float, ...] | None = None
@@ -217,6 +220,13 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
     def max_dp_epsilon(self) -> float | None:
         """Of the client that has spent most."""
         return max(self.dp_epsilon.values()) if isinstance(self.dp_epsilon, dict) else self.dp_epsilon
+
+    @property
+    def planted(self) -> float | None:
+        """The success that is owed to poisoning; None where it was not measured."""
+        if self.success is None or self.success_unpoisoned is UNSET:
+            return None
+        return max(0.0, self.success - self.success_unpoisoned)
 
     @property
     def rejected(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from f2ed.estimators import AnyEstimator
 from f2ed.learning import ClientData, Cohort, Data, Evaluator, MaliciousTraining, Training, honest_settings
 from f2ed.protocol.sharding import ClientId
 
-__all__ = ["Adversary", "Shards"]
+__all__ = ["Adversary", "Shards", "reached"]
 
 Shards = tuple[tuple[ClientId, ...], ...]
 
@@ -46,7 +46,8 @@ class Adversary:
         test = Examples(data.test.images, data.test.labels)
         self._learned: dict[int, Goal | None] = {}
         """The goal of the latest round, if it has one of its own; `among` shares it."""
-        self._goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
+        self.goal = attack.goal(EvaluationData(test, data.classes, self._palette, stream(seed, "goal")))
+        """At the start of the run; None for an untargeted attack."""
 
     def among(self, everyone: Collection[ClientId]) -> "Adversary | None":
         """Return the adversary with those of its clients that take part in a round; None if none does."""
@@ -62,9 +63,23 @@ class Adversary:
 
     def train(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Tensor:
         """Train the malicious clients the way the attack does; return their updates, [m, d]."""
+        clients = self._crew(cohort, model, shards, round_)
+        goal = self.attack.learn(clients)
+        self._learned.clear()
+        self._learned[round_] = goal
+        clients = replace(clients, goal=goal)
+        return torch.as_tensor(self.attack.train(clients))
+
+    def goal_against(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> Goal | None:
+        """Return the goal that they would have in a round against another model; nothing changes."""
+        if self.attack.trains_honestly:  # In a run such an attack learns nothing, either.
+            return self.goal
+        return self.attack.learn(self._crew(cohort, model, shards, round_))
+
+    def _crew(self, cohort: Cohort, model: Tensor, shards: Shards, round_: int) -> MaliciousClients:
         training = self._training.at(round_)
         own = MaliciousTraining(cohort, model, self.clients, training, self._seed, round_)
-        clients = MaliciousClients(
+        return MaliciousClients(
             data=self._data,
             train=own,
             model=model,
@@ -73,17 +88,12 @@ class Adversary:
             malicious=self.clients,
             classes=self._classes,
             palette=self._palette,
-            goal=self._goal,
+            goal=self.goal,
             round=round_,
             rng=stream(self._seed, "crew", round_),
             tensors=cohort.layout.sizes,
             slopes=own.slopes,
         )
-        goal = self.attack.learn(clients)
-        self._learned.clear()
-        self._learned[round_] = goal
-        clients = replace(clients, goal=goal)
-        return torch.as_tensor(self.attack.train(clients))
 
     def send(
         self,
@@ -115,7 +125,9 @@ class Adversary:
 
     def success(self, evaluator: Evaluator, model: Tensor, round_: int) -> Success | None:
         """Return the success of a targeted attack against the model after a round; None for untargeted attacks."""
-        goal = self._learned.get(round_, self._goal)
-        if goal is None:
-            return None
-        return goal.success(evaluator.predictions(model, goal.images))
+        return reached(self._learned.get(round_, self.goal), evaluator, model)
+
+
+def reached(goal: Goal | None, evaluator: Evaluator, model: Tensor) -> Success | None:
+    """Return how far a model does what a goal asks for; None without a goal."""
+    return None if goal is None else goal.success(evaluator.predictions(model, goal.images))

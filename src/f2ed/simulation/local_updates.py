@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from f2ed.attacks import Goal
 from f2ed.learning import ClientData, ClientMomentum, Cohort, MomentumState, TrainingJob
 from f2ed.simulation.adversary import Adversary, Shards
 from f2ed.simulation.checkpoint import SimulationState
@@ -45,8 +46,7 @@ class LocalUpdates:
     def __call__(self, state: SimulationState, shards: Shards, watch: Stopwatch) -> tuple[Tensor, MomentumState | None]:
         """Return what the clients of these shards send, [n, d] in ascending order, and all clients' momentum after."""
         everyone = sorted(client for members in shards for client in members)
-        adversary = self._adversary if state.round >= self._experiment.attack_from else None
-        adversary = None if adversary is None else adversary.among(everyone)
+        adversary = self._present(state.round, everyone)
         # Malicious clients that train as the others do are trained along with them.
         apart = () if adversary is None or adversary.attack.trains_honestly else adversary.clients
         with watch("train"):
@@ -56,6 +56,19 @@ class LocalUpdates:
         with watch("attack"):
             own = adversary.train(self._cohort, state.model, shards, state.round) if apart else None
             return self._attack(adversary, trained, own, state, shards), trained.momentum
+
+    def goal_against(self, model: Tensor, shards: Shards, round_: int) -> Goal | None:
+        """Return the goal that the attack has in a round, with what it learns there against another model."""
+        present = self._present(round_, [client for members in shards for client in members])
+        if present is None:
+            return None if self._adversary is None else self._adversary.goal
+        return present.goal_against(self._cohort, model, shards, round_)
+
+    def _present(self, round_: int, everyone: list[int]) -> Adversary | None:
+        """Return the adversary with those of its clients that attack in a round; None if none does."""
+        if self._adversary is None or round_ < self._experiment.attack_from:
+            return None
+        return self._adversary.among(everyone)
 
     def _train(self, state: SimulationState, clients: list[int]) -> _Trained:
         """Train these clients honestly, and apply client momentum."""

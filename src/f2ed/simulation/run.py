@@ -23,7 +23,7 @@ from f2ed.learning.saved import saved_vector
 from f2ed.protocol.aggregation import ServerStep, StepResult
 from f2ed.protocol.sharding import Assignment
 from f2ed.records import RoundRecord
-from f2ed.simulation.adversary import Adversary
+from f2ed.simulation.adversary import Adversary, reached
 from f2ed.simulation.arguments import check_arguments
 from f2ed.simulation.assignments import Assignments
 from f2ed.simulation.checkpoint import SimulationState
@@ -176,8 +176,21 @@ class Simulation:
     def model(self, state: SimulationState) -> nn.Module:
         """Return the model of a state, on the CPU and ready to predict."""
         model = copy.deepcopy(self._module)
-        load(model, self._buffers.evaluated(state.model, state.buffers).cpu())
+        load(model, self.evaluated(state).cpu())
         return model.eval()
+
+    def evaluated(self, state: SimulationState) -> Tensor:
+        """Return the vector of the model that is evaluated in a state."""
+        return self._buffers.evaluated(state.model, state.buffers)
+
+    def success_against(self, before: Tensor, after: Tensor, round_: int) -> float | None:
+        """Return what the trigger of a round reaches against models of another run: those before and after the round.
+
+        A trigger that is learned is learned against the former, as in a run. None for untargeted attacks.
+        """
+        goal = self._local_updates.goal_against(before.to(self.device), self._assignments(round_).shards, round_)
+        success = reached(goal, self._evaluator, after.to(self.device))
+        return None if success is None else success.others
 
     def rounds(self, state: SimulationState | None = None) -> Iterator[tuple[SimulationState, RoundRecord]]:
         """Yield each round's record with the state after it, from the given state or from the start."""

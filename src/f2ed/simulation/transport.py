@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from time import perf_counter
 
@@ -18,14 +18,12 @@ import numpy.typing as npt
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
 from f2ed.protocol.aggregation import contribution
-from f2ed.protocol.primitives.hybrid import HybridKey, PrivateKeys
+from f2ed.protocol.primitives.hybrid import Encapsulate, HybridKey, PrivateKeys
 from f2ed.protocol.secagg import Member, Terms, Words, encapsulate, public_key, respond
 from f2ed.protocol.sharding import ClientId
+from f2ed.simulation.loaded_keys import LoadedKeys
 
 __all__ = ["MemoryExchange", "SimulatedClients"]
-
-_KEYS_AT_ONCE = 1024
-"""Loaded keys take about 20 kB each."""
 
 Updates = npt.NDArray[np.float32]
 
@@ -44,7 +42,8 @@ class SimulatedClients:
         self.kept: dict[ClientId, bytes] = {}
         """The states of the clients that hold keys of an epoch; the others start every round without one."""
         self.private_keys: PrivateKeys = HybridKey
-        """While keys are agreed on, those that are loaded serve all steps."""
+        self.encapsulate: Encapsulate = encapsulate
+        """While keys are agreed on, both are those of `LoadedKeys`."""
 
     def enroll(self, clients: Iterable[ClientId]) -> None:
         """Make the keys of those that have none yet."""
@@ -65,11 +64,12 @@ class SimulatedClients:
     def new_epoch(self, holders: Iterable[ClientId]) -> Iterator[None]:
         """Discard all states; from now on these clients keep theirs from round to round. Inside, they agree on keys."""
         self.kept = dict.fromkeys(holders, b"")
-        self.private_keys, self.busy = lru_cache(maxsize=_KEYS_AT_ONCE)(HybridKey), 1
+        keys = LoadedKeys()
+        self.private_keys, self.encapsulate, self.busy = keys.load, keys.encapsulate, 1
         try:
             yield
         finally:
-            self.private_keys, self.busy = HybridKey, self.workers
+            self.private_keys, self.encapsulate, self.busy = HybridKey, encapsulate, self.workers
 
 
 class MemoryExchange:
@@ -139,7 +139,7 @@ class MemoryExchange:
                 model=self._model,
                 contribution=partial(self._encoded, client),
                 entropy=os.urandom(32),
-                encapsulate=encapsulate,
+                encapsulate=self._clients.encapsulate,
                 threads=1,
                 private_keys=self._clients.private_keys,
             )

@@ -53,6 +53,8 @@ def found(**changes):
             "honest": (0.9, 0.92),
             "accuracy": (0.8, 0.9),
             "success": (0.5, 0.7),
+            "unpoisoned": (0.1, 0.1),
+            "planted": (0.4, 0.6),
             "attack": {"kind": "dba"},
         }
         | changes
@@ -62,9 +64,19 @@ def found(**changes):
 def test_the_table_has_one_row_for_each_rule():
     made = table([found(), found(objective="accuracy", accuracy=(0.3,), success=(), attack={"kind": "oracle"})])
     (row,) = made.rows
-    assert row == ("i.i.d.", "mean", "91.0 ± 1.0", "30.0 (oracle)", "60.0 ± 10.0 (dba)", "85.0 ± 5.0", "8")
+    assert row == (
+        "i.i.d.",
+        "mean",
+        "91.0 ± 1.0",
+        "30.0 (oracle)",
+        "50.0 ± 10.0 (dba)",
+        "60.0 ± 10.0",
+        "10.0 ± 0.0",
+        "85.0 ± 5.0",
+        "8",
+    )
 
 
 def test_what_was_not_searched_is_named():
-    (row,) = table([found(setting="", accuracy=(), success=())]).rows
-    assert row == ("mean", "91.0 ± 1.0", "not searched", "not run", "not run", "4")
+    (row,) = table([found(setting="", accuracy=(), success=(), unpoisoned=(), planted=())]).rows
+    assert row == ("mean", "91.0 ± 1.0", "not searched", *["not run"] * 4, "4")

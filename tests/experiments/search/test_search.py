@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import f2ed.experiments.search.search as module
+import f2ed.experiments.search.space as space_module
 import f2ed.experiments.search.study as study_module
 from f2ed.core.errors import BusyError, ConfigError
 from f2ed.core.files import locked
@@ -37,6 +38,52 @@ def test_the_saved_file_repeats_the_attack_to_the_digit(tmp_path):
     log = read_log(tmp_path / "found" / "mean-backdoor.jsonl")
     assert [each.loss for each in again] == [each.loss for each in log.rounds]
     assert again[-1].success == found.success[0]
+
+
+LEARNED = FILE.replace("lr = 0.1,", "lr = 1.0, local_epochs = 5,")
+"""So much that the noise of iba fools the model, though it was never poisoned."""
+
+
+def test_of_a_backdoor_counts_what_was_planted(tmp_path):
+    search, events = searched(tmp_path, LEARNED, budget=1, kinds=("iba",))
+    (found,) = search.results()
+    (success,), (alone,), (planted,) = found.success, found.unpoisoned, found.planted
+    assert alone > 0
+    assert planted == max(0.0, success - alone)
+    last = events[-1]
+    lost = search._honest["mean, no attack"].rounds[-1].accuracy - last.record.accuracy
+    assert last.harm == planted - max(0.0, lost - 0.05)
+    assert f"({alone!r} against a model that was never poisoned)" in (tmp_path / "found/mean-backdoor.toml").read_text()
+
+
+def test_before_an_attack_begins_it_has_planted_nothing(tmp_path):
+    search, events = searched(tmp_path, LEARNED, budget=4, known=False)
+    begins = [each["attack_from"] for each in proposals(search)]
+    early = [each.record for each in events if each.event == "round" and each.record.round < begins[each.trial]]
+    early = [record for record in early if record.success is not None]
+    assert early
+    assert all(record.planted == 0 and record.success_unpoisoned == record.success for record in early)
+
+
+def test_clean_models_that_are_missing_are_made_again(tmp_path):
+    searched(tmp_path, budget=1)
+    (models,) = (tmp_path / "clean").iterdir()
+    models.unlink()
+    second, events = searched(tmp_path, budget=2)
+    assert [event.event for event in events[:4]] == ["round", "round", "round", "honest"]
+    assert models.exists()
+    assert second.studies[0].ended == 2
+
+
+def test_a_search_for_accuracy_alone_keeps_no_models(tmp_path):
+    searched(tmp_path, budget=1, objectives=("accuracy",))
+    assert not (tmp_path / "clean").exists()
+
+
+def test_what_was_found_is_compared_with_the_clean_model_of_its_seed(tmp_path):
+    search, _ = searched(tmp_path, LEARNED, budget=1, confirm=1, kinds=("iba",))
+    (found,) = search.results()
+    assert len(set(found.unpoisoned)) == len(found.unpoisoned) == 2
 
 
 def test_objectives_are_searched_apart(tmp_path):
@@ -77,6 +124,15 @@ def test_a_journal_whose_trials_came_from_another_space_is_refused(tmp_path, mon
     searched(tmp_path, budget=1)
     monkeypatch.setattr(study_module, "fingerprint", lambda objective: f"another {objective}")
     with pytest.raises(ConfigError, match=r"'mean, backdoor' was written by another version.*choose another --out"):
+        searched(tmp_path, budget=1)
+
+
+def test_a_journal_whose_backdoors_were_measured_in_another_way_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(space_module.MEASURES, "backdoor", ())
+    searched(tmp_path, budget=1, objectives=("accuracy", "backdoor"))
+    monkeypatch.undo()
+    searched(tmp_path, budget=1, objectives=("accuracy",))
+    with pytest.raises(ConfigError, match=r"'mean, backdoor'.*measured them in another way.*choose another --out"):
         searched(tmp_path, budget=1)
 
 
@@ -139,12 +195,12 @@ def worker():
 def test_a_worker_reports_every_round_and_stops_when_told(worker):
     made, _ = plan()
     (target,) = made.targets
-    worker.send((target.experiment, "first"))
+    worker.send((target.experiment, "first", None))
     assert worker.recv().name == "first"
     worker.send(True)
     assert worker.recv().round == 0
     worker.send(False)
-    worker.send((target.experiment, "second"))
+    worker.send((target.experiment, "second", None))
     reports = []
     while (report := worker.recv()) is not None:
         reports.append(report)
@@ -155,7 +211,7 @@ def test_a_worker_reports_every_round_and_stops_when_told(worker):
 def test_a_worker_answers_a_refused_run_with_a_sentence(worker):
     made, _ = plan()
     bad = msgspec.structs.replace(made.targets[0].experiment, malicious=99)
-    worker.send((bad, "bad"))
+    worker.send((bad, "bad", None))
     assert worker.recv().startswith("bad: malicious: found 99 of 12 clients")
 
 
@@ -205,10 +261,12 @@ def test_a_useless_model_is_no_backdoor(tmp_path):
     search, events = searched(tmp_path, budget=1)
     record = events[-1].record
     honest = next(iter(search._honest.values())).rounds[-1]
-    good = _with(record, accuracy=0.9, success=1.0)
-    useless = _with(record, accuracy=0.1, success=1.0)
+    good = _with(record, accuracy=0.9, success=1.0, success_unpoisoned=0.0)
+    useless = _with(good, accuracy=0.1)
     honest = _with(honest, accuracy=0.92)
     assert harm("backdoor", good, honest) == 1.0
+    assert harm("backdoor", _with(good, success_unpoisoned=0.25), honest) == 0.75
+    assert harm("backdoor", _with(good, success=0.1, success_unpoisoned=0.25), honest) == 0.0
     assert harm("backdoor", useless, honest) == pytest.approx(1 - (0.82 - 0.05))
     assert harm("accuracy", useless, honest) == pytest.approx(0.82)
     with pytest.raises(ConfigError, match="this task has none"):

@@ -22,8 +22,8 @@ def diffs(page_part):
 
 
 def patched(text, diff):
-    """Apply a diff: a new line replaces the old one before it, or stands in front of the first import."""
-    lines, old = text.splitlines(), None
+    """Apply a diff: a new line replaces the old one before it, or follows the last; imports are the first lines."""
+    lines, old, last = text.splitlines(), None, 0
     for line in diff:
         mark, content = line[0], line[1:]
         if mark == "-":
@@ -31,12 +31,15 @@ def patched(text, diff):
             old = lines.index(content)
             continue
         assert mark == "+"
-        if old is None:
+        if old is not None:
+            lines[old], last, old = content, old, None
+        elif content.startswith("from"):
             lines.insert(
                 next(place for place, each in enumerate(lines) if each.startswith(("import", "from"))), content
             )
         else:
-            lines[old], old = content, None
+            last += 1
+            lines.insert(last, content)
     assert old is None, "a line was taken away and none put in its place"
     return "\n".join(lines) + "\n"
 
@@ -46,14 +49,28 @@ def write_adopted(name, folder, *, adopted=True):
     shutil.copytree(HERE / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
     if not adopted:
         return folder
-    part = PAGE.read_text().split(_SECTIONS[name])[1].split("\n## ")[0]
-    for file, diff in diffs(part).items():
+    for file, diff in diffs(_section(_SECTIONS[name])).items():
         assert sum(line.startswith("+") for line in diff) <= 2
-        path = folder / name / file
-        path.write_text(patched(path.read_text(), diff))
+        _patch(folder / name / file, diff)
     settings = folder / "pyproject.toml"
     settings.write_text(settings.read_text() + 'f2ed-roster = "test:10"\n')
     return folder
+
+
+def write_in_bfloat16(folder):
+    """Copy the text classifier to a folder, adopted, and with the changes that the page shows for bfloat16."""
+    write_adopted("textexample", folder)
+    for file, diff in diffs(_section("## A model in bfloat16")).items():
+        _patch(folder / "textexample" / file, diff)
+    return folder
+
+
+def _section(title):
+    return PAGE.read_text().split(f"{title}\n")[1].split("\n## ")[0]
+
+
+def _patch(path, diff):
+    path.write_text(patched(path.read_text(), diff))
 
 
 def settings_of(folder):

@@ -2,13 +2,14 @@
 
 import cryptography_vectors
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from f2ed.core.errors import ConfigError, PeerError
 from f2ed.protocol.primitives import crypto as primitives
 from f2ed.protocol.primitives.crypto import (
     ExchangeKey,
     Keystream,
+    check_exchange_key,
     derive,
     public_key,
     seal,
@@ -20,14 +21,17 @@ from f2ed.protocol.primitives.crypto import (
 
 
 class Counted:
-    """Public keys of the library that count how many signatures are checked."""
+    """Keys of the library that count how many are loaded."""
 
-    def __init__(self, checked):
-        self._checked = checked
+    def __init__(self, loaded, kind=Ed25519PublicKey):
+        self._loaded, self._kind = loaded, kind
 
-    def from_public_bytes(self, public):
-        self._checked.append(public)
-        return Ed25519PublicKey.from_public_bytes(public)
+    def __getattr__(self, name):
+        def load(key):
+            self._loaded.append(key)
+            return getattr(self._kind, name)(key)
+
+        return load
 
 
 def records(path):
@@ -167,6 +171,29 @@ def test_the_memory_of_signatures_is_bounded(monkeypatch):
 def test_an_all_zero_agreement_is_refused(low_order):
     with pytest.raises(PeerError, match="all zero"):
         ExchangeKey(bytes(range(32)))(low_order)
+
+
+def test_a_key_that_this_process_made_is_usable_and_one_of_small_order_never_is(monkeypatch):
+    probed = []
+    monkeypatch.setattr(primitives, "_valid", set())
+    monkeypatch.setattr(primitives, "_probe", lambda public: probed.append(public) or ExchangeKey(bytes(32))(public))
+    made, strange = ExchangeKey(bytes(range(32))).public, bytes(range(32))
+    for public in (made, strange):
+        check_exchange_key(public)
+    assert probed == [strange]
+    for _ in range(2):
+        with pytest.raises(PeerError, match="small order"):
+            check_exchange_key(bytes(32))
+
+
+def test_a_key_that_signs_is_loaded_once(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(primitives, "Ed25519PrivateKey", Counted(loaded, Ed25519PrivateKey))
+    primitives._signer.cache_clear()
+    seed = bytes(range(5, 37))
+    assert sign(seed, b"one") != sign(seed, b"other")
+    verify(public_key(seed), b"one", sign(seed, b"one"))
+    assert loaded == [seed]
 
 
 def test_a_key_that_is_not_aes_256_is_refused():

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from f2ed.core.arrays import Array
+from f2ed.core.arrays import Array, as_matrix, namespace
 from f2ed.core.errors import ConfigError
 from f2ed.estimators import Estimator
 from f2ed.protocol.sharding import ClientId
@@ -67,6 +67,13 @@ class AttackerView:
     def m(self) -> int:
         """The number of malicious clients."""
         return len(self.malicious)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no update overflows or has a value that is not a number."""
+        seen = (as_matrix(rows)[0] for rows in (self.own, self.benign) if rows is not None)
+        with np.errstate(all="ignore"):
+            return all(bool(namespace(rows).isfinite(rows.sum(0)).all()) for rows in seen)
 
     def weights_of(self, clients: Sequence[ClientId]) -> npt.NDArray[np.float64]:
         """Return how much each of these clients counts."""

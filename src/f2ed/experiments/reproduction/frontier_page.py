@@ -7,6 +7,7 @@ from statistics import fmean
 from f2ed.experiments.reproduction.aimed import aimed_table
 from f2ed.experiments.reproduction.default_rule import columns, default_section
 from f2ed.experiments.reproduction.frontier import Standing, measured_frontier, setting_table
+from f2ed.experiments.reproduction.limits import worst_planted
 from f2ed.experiments.reproduction.quoted import fill
 from f2ed.experiments.reproduction.rare_class import rare_class
 from f2ed.experiments.reproduction.searched import (
@@ -59,8 +60,8 @@ def _fewer(results: Path) -> str:
     which won most searches, and *boosted*, which a search found against AlignIns. For each rule the success of the
     worse one
     in percent after 30 rounds; no accuracy was more than {fewer_lost(results):.1f} points below that without an
-    attack. [Short searches](limits.md) with 2 and 5 malicious clients, i.i.d., found no backdoor above 3.1 % but those
-    with learned triggers; a stronger one may exist."""
+    attack. [Short searches](limits.md) with 2 and 5 malicious clients, i.i.d., planted no backdoor above
+    {worst_planted(results)}; a stronger one may exist."""
 
 
 def _alike(every: Sequence[Standing]) -> list[Standing]:
@@ -76,9 +77,11 @@ def _budget(found: Sequence[Searched]) -> str:
     usual = min(each.trials for each in found)
     more = dict.fromkeys(f"{each.trials} against {each.name}" for each in found if each.trials > usual)
     besides = f" ({', '.join(more)})" if more else ""
+    compared = dict.fromkeys(each.name for each in found if each.planted)
+    planted = _PLANTED.format(rules="; ".join(compared)) if compared else ""
     return f"""{trials} attacks were tried, {usual} for each rule, setting and objective{besides}; {stopped} of them
     were stopped early. What was found was run with three seeds: means ± half their range, in percent after 30
-    rounds."""
+    rounds. {planted}"""
 
 
 def _summary(shards: Sequence[Searched], rows: Sequence[Searched]) -> str:
@@ -96,10 +99,12 @@ def _summary(shards: Sequence[Searched], rows: Sequence[Searched]) -> str:
 
 
 def _ends(found: Sequence[Searched], setting: str) -> tuple[float, float]:
-    ends = [100 * fmean(each.success) for each in found if each.objective == "backdoor" and setting in each.setting]
+    ends = [100 * fmean(each.backdoor) for each in found if each.objective == "backdoor" and setting in each.setting]
     return min(ends), max(ends)
 
 
+_PLANTED = """Of a backdoor against {rules} counts what was [planted](search_attacks.md#two-objectives), against other
+rules its whole success."""
 _HEAD = """# Which rule withstands what
 
 <!-- Written by docs/scripts/frontier.py from the records; change that instead. -->

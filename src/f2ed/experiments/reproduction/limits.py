@@ -9,11 +9,12 @@ import msgspec
 
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill, finished_runs
+from f2ed.experiments.reproduction.repaired import repair_section
 from f2ed.experiments.reproduction.searched import Searched, searched
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
 
-__all__ = ["limits_page"]
+__all__ = ["limits_page", "worst_planted"]
 
 _QUIET, _ALONE, _ROWS = "quiet_backdoor", "unpoisoned", "quiet_rows.json"
 _SHOWN, _SHARDS = "0.3", 25
@@ -35,31 +36,51 @@ class Told(msgspec.Struct, frozen=True):
 
 def limits_page(results: Path) -> str:
     """Return the whole page; a section without records is left out."""
-    return "\n".join([_TITLE, *_planted(results), *_quiet(results), _PROVENANCE])
+    return "\n".join([_TITLE, *_planted(results), *_quiet(results), *repair_section(results), _PROVENANCE])
 
 
 def _planted(results: Path) -> list[str]:
-    found, every = searched(results, "planted"), searched(results, "fewer")
+    found = searched(results, "planted")
     if not found:
         return []
-    learned = [100 * fmean(each.success) for each in every if each.attack.get("kind") == "iba"]
-    lost = [100 * (fmean(each.honest) - fmean(each.accuracy)) for each in every if each.objective == "accuracy"]
-    alone = _alone(results)
+    backdoors = [each for each in found if each.objective == "backdoor"]
+    attacks = [each for each in found if each.objective == "accuracy"]
+    lost = [100 * (fmean(each.honest) - fmean(each.accuracy)) for each in attacks]
+    measured = _measured(backdoors)
     summary = f"""**With 10 of 100 clients malicious, every rule lets a backdoor in; with 5, rules with a fence let in
-    little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network: learned triggers
-    apart, no backdoor that was tried by 2 or 5 malicious clients reached more than
-    {max(100 * fmean(each.success) for each in found):.1f} %, no attack cost more than {max(lost):.1f} points of
-    accuracy, and without an attack the rules lose nothing. These searches were short, and a stronger attack may exist.
-    With 10, searches [found a backdoor](frontier.md) against every rule, and the last section shows what makes that
-    hard to mend."""
-    text = f"""For each rule {found[0].trials} backdoors were tried, and {every[1].trials} attacks on accuracy, with
-    `f2ed search`. Triggers that are learned are left out: `iba` reached {min(learned):.1f} to {max(learned):.1f} %
-    against these rules, and its noise alone reaches {alone["IBA"]} % against a model that was never poisoned
-    (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images
-    of `edge-case` reach {alone["edge-case"]} % there (they are few: one of 32 is 3.1 %). Backdoors were run
-    with one seed, attacks on accuracy with two: means ± half their range, in percent after 30 rounds."""
+    little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network:
+    no backdoor that was tried by 2 or 5 malicious clients reached more than {worst_planted(results)}, no attack cost
+    more than {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. These searches were
+    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule;
+    [below](#why-ten-are-too-many) is what makes that hard to mend."""
+    text = f"""For each rule {_trials(backdoors)} backdoors were tried, and {_trials(attacks)} attacks on accuracy, with
+    `f2ed search`. {_MEASURED if measured else _LEFT_OUT.format(**_alone(results))} Backdoors were run with
+    {_seeds(backdoors)}, attacks on accuracy with {_seeds(attacks)}: means ± half their range, in percent after 30
+    rounds."""
     return [fill(summary), f"## Searched attacks by 2 and 5 malicious clients\n\n{fill(text)}",
-            _planted_table(found, every).markdown()]  # fmt: skip
+            _planted_table(backdoors, attacks, measured=measured).markdown()]  # fmt: skip
+
+
+def worst_planted(results: Path) -> str:
+    """Return the largest backdoor by 2 or 5 malicious clients that a search found."""
+    found = [each for each in searched(results, "planted") if each.objective == "backdoor"]
+    apart = "" if _measured(found) else " (learned triggers apart)"
+    return f"{max(100 * fmean(each.backdoor) for each in found):.1f} %{apart}"
+
+
+def _measured(backdoors: Sequence[Searched]) -> bool:
+    """Return whether the triggers were tried against a clean model, too."""
+    return all(each.planted for each in backdoors)
+
+
+def _trials(found: Sequence[Searched]) -> str:
+    fewest, most = (end(each.trials for each in found) for end in (min, max))
+    return str(most) if fewest == most else f"{fewest} to {most}"
+
+
+def _seeds(found: Sequence[Searched]) -> str:
+    seeds = min(len(each.accuracy) for each in found)
+    return {1: "one seed", 2: "two seeds", 3: "three seeds"}.get(seeds, f"{seeds} seeds")
 
 
 def _alone(results: Path) -> dict[str, str]:
@@ -67,20 +88,22 @@ def _alone(results: Path) -> dict[str, str]:
     arm = Arm()
     for cell, log in finished_runs(_ALONE, results):
         arm.add(cell, log)
-    return {attack: seeds.text() for attack, seeds in arm.success.items()}
+    return {attack.replace("-", "_"): seeds.text() for attack, seeds in arm.success.items()}
 
 
-def _planted_table(found: Sequence[Searched], every: Sequence[Searched]) -> Table:
-    lowest = {(each.setting, each.rule): each for each in every if each.objective == "accuracy"}
+def _planted_table(backdoors: Sequence[Searched], attacks: Sequence[Searched], *, measured: bool) -> Table:
+    lowest = {(each.setting, each.rule): each for each in attacks}
     rows = []
-    for each in found:
+    for each in backdoors:
         worst = lowest.get((each.setting, each.rule))
         rows.append((
             each.setting.partition(",")[0], each.name, _text(each.honest),
             "not searched" if worst is None else f"{_text(worst.accuracy)} ({worst.attack['kind']})",
-            f"{_text(each.success)} ({each.attack['kind']})",
+            f"{_text(each.backdoor)} ({each.attack['kind']})",
+            *((_text(each.success), _text(each.unpoisoned)) if measured else ()),
         ))  # fmt: skip
-    return Table("", ("malicious", "rule", "no attack", "worst accuracy", "worst backdoor"), tuple(rows), 2)
+    head = ("malicious", "rule", "no attack", "worst accuracy", "worst backdoor")
+    return Table("", (*head, *(("its success", "against a clean model") if measured else ())), tuple(rows), 2)
 
 
 def _text(shares: Sequence[float]) -> str:
@@ -164,15 +187,21 @@ _TITLE = """# How many malicious clients are withstood
 
 <!-- Written by docs/scripts/limits.py from the records; change that instead. -->
 """
+_MEASURED = """Of a backdoor counts what was planted: its success, minus that of the same trigger against a model that
+was never poisoned. The noise of a learned trigger (`iba`, `a3fl`) fools such a model, too."""
+_LEFT_OUT = """Triggers that are learned are left out: the noise of `iba` alone reaches {IBA} % against a model that was
+never poisoned (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images of
+`edge-case` reach {edge_case} % there (they are few: one of 32 is 3.1 %)."""
 _PROVENANCE = """## How it was run
 
-The searches: `f2ed search --part iid-2 --part iid-5 --budget 17 --confirm 1 --device cuda`, on one NVIDIA H200, in 2.3
-minutes with 10 processes; what was found is in `results/searched/fewer.json`, and without learned triggers in
-`planted.json`. Most of these trials are listed attacks, so it is a lower bound. The rest ran on a CPU, with one seed.
+The searches: `f2ed search --part iid-2 --part iid-5` with `--confirm`, on one NVIDIA H200; what was found is in
+`results/searched/planted.json`. Most of these trials are listed attacks, so it is a lower bound. The rest ran on a CPU,
+with one seed.
 
 ```console
 $ python docs/scripts/limits.py results          # writes this page
 $ python benchmarks/quiet_rows.py results/quiet_rows.json   # compares all sets of rows
+$ python benchmarks/repair.py runs/searched_backdoor results/repair.json   # repairs saved models
 ```
 """
 _HEAD = """## Why ten are too many

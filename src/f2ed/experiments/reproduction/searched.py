@@ -32,6 +32,7 @@ _RULES = {
     "align-ins": "AlignIns",
     "hard-weights": "FilterL2, hard",
 }
+_IN_SHARDS = ("shards", "shards_2", "shards_3")
 _FEWER, _FIVE, _ADAPTIVE = "fewer_malicious", "five_malicious", "adaptive backdoor"
 
 
@@ -47,6 +48,15 @@ class Searched(msgspec.Struct, frozen=True):
     accuracy: list[float]
     success: list[float]
     attack: dict[str, object]
+    unpoisoned: list[float] = []
+    """What the trigger reaches against a model that was never poisoned, for each seed; older searches lack it."""
+    planted: list[float] = []
+    """The success beyond that."""
+
+    @property
+    def backdoor(self) -> list[float]:
+        """What counts of a backdoor: what was planted, or where that was not measured its success."""
+        return self.planted or self.success
 
     @property
     def name(self) -> str:
@@ -54,19 +64,19 @@ class Searched(msgspec.Struct, frozen=True):
         return _RULES.get(self.rule, self.rule)
 
     def harm(self) -> float:
-        """Return how bad it is: the success of a backdoor, or the accuracy that is missing."""
-        return fmean(self.success) if self.objective == "backdoor" else 1 - fmean(self.accuracy)
+        """Return how bad it is: what a backdoor planted, or the accuracy that is missing."""
+        return fmean(self.backdoor) if self.objective == "backdoor" else 1 - fmean(self.accuracy)
 
 
 def searched(results: Path, name: str) -> list[Searched]:
-    """Return what a search found: `shards`, `client_rows` or `five`; nothing if it was not run."""
+    """Return what a search found, `found.json` under another name; nothing if it was not run."""
     path = results / "searched" / f"{name}.json"
     return msgspec.json.decode(path.read_bytes(), type=list[Searched]) if path.exists() else []
 
 
 def searched_in_shards(results: Path) -> list[Searched]:
-    """Return what the searches with 25 shards found together; the later one began again with the rules that lead."""
-    return worst_of([*searched(results, "shards"), *searched(results, "shards_2")])
+    """Return what the searches with 25 shards found together; the later ones have other rules and attacks."""
+    return worst_of([each for name in _IN_SHARDS for each in searched(results, name)])
 
 
 def worst_of(found: Iterable[Searched]) -> list[Searched]:
@@ -103,11 +113,10 @@ def _every(results: Path) -> Iterator[tuple[str, str, Ends]]:
         if data == "mnist" and "no shards" not in partition:
             lowest = rule.honest - (rule.lost - rule.cost)
             yield f"{partition}, 10", rule.rule, Ends(rule.honest, lowest, rule.backdoor)
-    for found, malicious in ((searched_in_shards(results), 10), (searched(results, "five"), 5)):
-        for each in found:
-            success = 100 * fmean(each.success) if each.success else 0.0
-            ends = Ends(100 * fmean(each.honest), 100 * fmean(each.accuracy), success)
-            yield f"{_partition(each)}, {malicious}", each.name, ends
+    for each in searched_in_shards(results):
+        backdoor = 100 * fmean(each.backdoor) if each.backdoor else 0.0
+        ends = Ends(100 * fmean(each.honest), 100 * fmean(each.accuracy), backdoor)
+        yield f"{_partition(each)}, 10", each.name, ends
 
 
 def _partition(each: Searched) -> str:
@@ -118,7 +127,7 @@ def _row(accuracy: Searched | None, backdoor: Searched) -> tuple[str, ...]:
     return (
         _text(backdoor.honest),
         f"{_text(accuracy.accuracy)} ({accuracy.attack['kind']})" if accuracy else "not searched",
-        f"{_text(backdoor.success)} ({backdoor.attack['kind']})",
+        f"{_text(backdoor.backdoor)} ({backdoor.attack['kind']})",
         _text(backdoor.accuracy),
     )
 

@@ -26,8 +26,9 @@ __all__ = [
 
 OURS = ("Mean", "FilterL2", "FilterL2 + fence", "Dual filter + fence", "AlignIns (ours)")
 _UNTARGETED = ("TMA", "Edge", "stretched mimic")
-_ORDER = ("backdoor as trained", "backdoor x2", "DBA", "A3FL", "IBA", "adaptive backdoor")
-_DATA = {"mnist": "MNIST", "digits": "Digits"}
+_ORDER = ("backdoor as trained", "backdoor x2", "DBA", "Neurotoxin", "A3FL", "IBA", "adaptive backdoor")
+_DATA = {"mnist": "MNIST", "digits": "Digits", "cifar-10": "CIFAR-10"}
+_PARTITIONS = {"iid": "", "pathological": ", three classes per client", "dirichlet": ", Dirichlet 0.5"}
 _SHORT = {"backdoor as trained": "as trained", "backdoor x2": "x2", "adaptive backdoor": "adaptive"}
 _USABLE = 2.0  # points of accuracy without an attack that a rule may lose and still be compared
 
@@ -54,19 +55,20 @@ _THEY_WIN = (
     ours.""",
 )
 _RULES = """Digits: 40 clients of whom 4 are malicious, 20 rounds. MNIST: 100 clients of whom 10 are malicious, 30
-rounds. A small dense network; all clients have all classes unless a table says otherwise. With *a row for each client*
-a rule sees every update, and a tenth is malicious; with *shards* it sees what our server sees, means of four clients,
-of which up to four of 10, or ten of 25, are contaminated. Mean ± half the range over the seeds, in percent: accuracy,
-and from the first backdoor on its success. *Adaptive* tries the rule in use before it sends; it was found by `f2ed
-search` against FilterL2. *Stretched mimic* tries it too, and sends honest rows again, longer
+rounds. Both with a small dense network; all clients have all classes unless a table says otherwise. With *a row for
+each client* a rule sees every update, and a tenth is malicious; with *shards* it sees what our server sees, means of
+four clients, of which up to four of 10, or ten of 25, are contaminated. Mean ± half the range over the seeds, in
+percent: accuracy, and from the first backdoor on its success. *Adaptive* tries the rule in use before it sends; it
+was found by `f2ed search` against FilterL2. *Stretched mimic* tries it too, and sends honest rows again, longer
 ([both](attacks.md)). *IBA* fits its trigger to the model and has some success against one that was never poisoned. An
 empty cell was not run. The least backdoor and the most accuracy, of the rules that cost at most 2 points without an
 attack and were run against every backdoor:"""
 _NOT_RUN = """Settings are the defaults of each repository; `benchmarks/rivals/README.md` names commits, functions and
-exceptions. Not run, though `benchmarks/rivals/side_by_side.toml` has them: three seeds where all clients of MNIST have
-all classes, a row for each client with three classes, and FLAME, FoolsGold and Multi-Krum over shards of MNIST. Nor
-BackFed's CIFAR-10 experiments, which go on from a model of 2,000 rounds that was not in the copy we had; its DeepSight,
-FLDetector, FLTrust and FLARE."""
+exceptions. Headings say with how many seeds each cell was run; what `benchmarks/rivals/side_by_side.toml` has besides
+was not run. Nor were BackFed's own CIFAR-10 experiments, which go on from a ResNet-18 of 2,000 rounds that was not in
+the copy we had, and its DeepSight, FLDetector, FLTrust and FLARE."""
+_CIFAR = """CIFAR-10: 100 clients of whom 10 are malicious, Dirichlet 0.5, 20 rounds from scratch, a small CNN; epochs,
+batches and attackers as in BackFed."""
 _HOW = """## How to run it
 
 ```console
@@ -116,7 +118,7 @@ def standings(logs: Sequence[RunLog]) -> list[Standing]:
     """Group finished runs by setting and rule, in the order of the records."""
     found: dict[tuple[str, str], tuple[dict[str, list[float]], dict[str, list[float]]]] = {}
     for log in logs:
-        rule, attack = log.header.arm["estimator"], log.header.arm["attack"]
+        rule, attack = log.header.arm["estimator"], _attack(log.header.arm["attack"])
         accuracy, success = found.setdefault((_setting(log), rule), (defaultdict(list), defaultdict(list)))
         last = log.rounds[-1]
         accuracy[attack].append(100 * (last.accuracy or 0.0))
@@ -125,10 +127,15 @@ def standings(logs: Sequence[RunLog]) -> list[Standing]:
     return [Standing(setting, rule, *values) for (setting, rule), values in found.items()]
 
 
+def _attack(name: str) -> str:
+    """Return an attack without what a setting adds to it: whose epochs it has, or how often it tries the rule."""
+    return name.partition(" (")[0].partition(", ")[0]
+
+
 def _setting(log: RunLog) -> str:
     settings = log.header.settings
     seen = "a row for each client" if log.header.mode == "none" else f"{len(log.header.shards)} shards"
-    classes = "" if settings["partition"]["kind"] == "iid" else ", three classes per client"
+    classes = _PARTITIONS[settings["partition"]["kind"]]
     return f"{_DATA.get(settings['data']['kind'], settings['data']['kind'])}, {seen}{classes}"
 
 
@@ -191,7 +198,9 @@ def side_by_side_page(results: Path) -> str:
     every = sorted((row for row in standings(logs) if row.success and "none" in row.accuracy), key=_rank)
     settings = {name: [row for row in every if row.setting == name] for name in dict.fromkeys(r.setting for r in every)}
     runs = msgspec.json.decode((results / "side_by_side" / "fedgt.json").read_bytes(), type=list[GroupTest])
-    summary = "\n".join(_bullet(f"*{_capital(name)}*: {winners(rows)}") for name, rows in settings.items())
+    summary = "\n".join(
+        _bullet(f"*{_capital(name)}*: {winners(rows)}") for name, rows in settings.items() if usable(rows)
+    )
     tables = [
         f"### {_capital(name)}, {_seeds(rows)}\n\n{rival_table(rows).markdown()}"
         + (f"\n{fill(left_out(rows))}" if left_out(rows) else "")
@@ -201,7 +210,11 @@ def side_by_side_page(results: Path) -> str:
     return "\n".join(
         [
             _HEAD + fill(_CLAIM) + "\n" + "\n".join(map(_bullet, _THEY_WIN)),
-            "\n## Robust rules\n\n" + fill(_RULES) + "\n" + summary + "\n",
+            "\n## Robust rules\n\n"
+            + fill(f"{_CIFAR if 'CIFAR-10' in ''.join(settings) else ''} {_RULES}")
+            + "\n"
+            + summary
+            + "\n",
             *tables,
             fill(f"{len(logs)} runs on {devices} (`results/side_by_side/`). {_NOT_RUN}"),
             "## Who is malicious: FedGT\n\n" + fill(FEDGT) + "\n" + group_test_table(runs).markdown(),
@@ -215,10 +228,12 @@ def side_by_side_page(results: Path) -> str:
 
 
 def _logs(folder: Path) -> list[RunLog]:
-    """Return the runs of both archives; those of the later one replace those of the same settings."""
-    later, first = logs_of(folder / "rivals_2"), logs_of(folder / "rivals")
-    replaced = {log.header.digest for log in later}
-    return [*later, *(log for log in first if log.header.digest not in replaced)]
+    """Return the runs of all archives; those of a later one replace those of the same settings."""
+    found: dict[str, RunLog] = {}
+    for archive in sorted(folder.glob("rivals*.jsonl.xz"), reverse=True):
+        for log in logs_of(archive):
+            found.setdefault(log.header.digest, log)
+    return list(found.values())
 
 
 def _rank(row: Standing) -> tuple[str, bool, bool, float]:

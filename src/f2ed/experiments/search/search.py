@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from msgspec import UNSET
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.files import locked
+from f2ed.experiments.search.clean import CleanModels
 from f2ed.experiments.search.found import recorded, save, slug
 from f2ed.experiments.search.objective import Objective, harm
 from f2ed.experiments.search.space import Space, kinds_for
-from f2ed.experiments.search.study import Proposal, Study, check_journal
+from f2ed.experiments.search.study import Proposal, Study, check_journal, open_journal
 from f2ed.experiments.search.summary import Found
 from f2ed.experiments.search.target import Target, seeded
 from f2ed.experiments.search.workers import Workers
@@ -75,6 +76,7 @@ class _Job(NamedTuple):
     experiment: Experiment
     name: str
     number: int = -1
+    clean: CleanModels | None = None
     header: RunHeader | None = None
     rounds: tuple[RoundRecord, ...] = ()
 
@@ -86,7 +88,7 @@ class Search:
         self.plan, self.out = checked(plan), out
         self.found_in = out / "found"
         out.mkdir(parents=True, exist_ok=True)
-        storage = _journal(out / "search.journal")
+        storage = open_journal(out / "search.journal")
         self._targets = [target for target in plan.targets for _ in plan.objectives]
         for target in plan.targets:
             for objective in plan.objectives:
@@ -98,12 +100,11 @@ class Search:
         self._logs: dict[str, RunLog] = {}
         for study, target in zip(self.studies, self._targets, strict=True):
             for seed in range(plan.confirm + 1):
-                it = seeded(target.experiment, seed)
-                self._note_honest(target, seed, recorded(self.found_in, target.honest_name(seed), it))
+                self._note_honest(target, seed)
             if (best := study.best) is not None:
                 for seed in range(plan.confirm + 1):
                     log = recorded(self.found_in, _found_name(study, seed), seeded(best.experiment, seed))
-                    if log is not None:
+                    if log is not None and (study.objective != "backdoor" or log.rounds[-1].planted is not None):
                         self._logs[_found_name(study, seed)] = log
 
     def _study(self, target: Target, objective: Objective, storage: JournalStorage) -> Study:
@@ -134,7 +135,7 @@ class Search:
                         job = self._next(list(running.values()), late=late)
                         if job is not None:
                             running[slot] = job
-                            workers.start(slot, job.experiment, job.name)
+                            workers.start(slot, job.experiment, job.name, job.clean)
                     if not running:
                         return
                     slot, report = workers.wait()
@@ -152,8 +153,9 @@ class Search:
         for index, target in enumerate(self._targets):
             for seed in range(self.plan.confirm + 1):
                 name = target.honest_name(seed)
-                if name not in self._honest and name not in names and not (late and seed):
-                    return _Job("honest", index, seeded(target.experiment, seed), name)
+                if name not in self._honest and name not in names:
+                    clean = self._clean(target, seed)
+                    return _Job("honest", index, seeded(target.experiment, seed), name, clean=clean)
         ready = [
             index
             for index, study in enumerate(self.studies)
@@ -164,7 +166,8 @@ class Search:
             proposal = self.studies[index].ask()
             if proposal.known is None:
                 name = f"{self.studies[index].label}, trial {proposal.number}"
-                return _Job("trial", index, proposal.experiment, name, proposal.number)
+                clean = self._compared(index, 0)
+                return _Job("trial", index, proposal.experiment, name, proposal.number, clean)
             self._repeated(index, proposal)
             ready = [at for at in ready if self.studies[at].started < self.plan.budget]
         return self._confirmation(names, late=late)
@@ -179,9 +182,10 @@ class Search:
             if (study.ended < self.plan.budget and not late) or (best := study.best) is None:
                 continue
             for seed in range(self.plan.confirm + 1):
-                name = _found_name(study, seed)
-                if name not in self._logs and name not in names:
-                    return _Job("confirm", index, seeded(best.experiment, seed), name)
+                name, honest = _found_name(study, seed), self._targets[index].honest_name(seed)
+                if name not in self._logs and name not in names and honest in self._honest:
+                    clean = self._compared(index, seed)
+                    return _Job("confirm", index, seeded(best.experiment, seed), name, clean=clean)
         return None
 
     def _take(
@@ -226,7 +230,7 @@ class Search:
             return Status("confirmed", study.label, None, last)
         before = study.best
         reached = harm(study.objective, last, self._honest[target.honest_name(0)].rounds[-1])
-        study.finish(job.number, reached, accuracy=last.accuracy, success=last.success)
+        study.finish(job.number, reached, accuracy=last.accuracy, success=last.success, planted=last.planted)
         if before is not None and reached <= before.harm:
             return Status("tried", study.label, job.number, last, reached)
         name = _found_name(study, 0)
@@ -234,15 +238,29 @@ class Search:
         self._logs = {each: kept for each, kept in self._logs.items() if not each.startswith(name)} | {name: log}
         return Status("better", study.label, job.number, last, reached)
 
-    def _note_honest(self, target: Target, seed: int, log: RunLog | None) -> None:
-        if log is not None:
+    def _note_honest(self, target: Target, seed: int) -> None:
+        """Take up a run without an attack that was saved, with its models where backdoors are compared with them."""
+        log = recorded(self.found_in, target.honest_name(seed), seeded(target.experiment, seed))
+        clean = self._clean(target, seed)
+        if log is not None and (clean is None or clean.exist()):
             self._honest[target.honest_name(seed)] = log
+
+    def _clean(self, target: Target, seed: int) -> CleanModels | None:
+        """Return the place of the models without an attack; None where no backdoor is searched for."""
+        if "backdoor" not in self.plan.objectives:
+            return None
+        return CleanModels.of(self.out / "clean", seeded(target.experiment, seed))
+
+    def _compared(self, index: int, seed: int) -> CleanModels | None:
+        """Return the models that the trigger of a run is tried against, too; None for attacks on accuracy."""
+        return self._clean(self._targets[index], seed) if self.studies[index].objective == "backdoor" else None
 
     def _result(self, study: Study, target: Target) -> Found:
         seeds = range(self.plan.confirm + 1)
         honest = [log.final_accuracy for seed in seeds if (log := self._honest.get(target.honest_name(seed)))]
         logs = [log for seed in seeds if (log := self._logs.get(_found_name(study, seed))) is not None]
         settings = logs[0].header.settings if logs else {}
+        backdoors = [log.rounds[-1] for log in logs] if study.objective == "backdoor" else []
         return Found(
             setting=target.setting,
             rule=target.rule,
@@ -251,21 +269,14 @@ class Search:
             stopped=study.stopped,
             honest=tuple(honest),
             accuracy=tuple(log.final_accuracy for log in logs),
-            success=tuple(log.rounds[-1].success or 0.0 for log in logs) if study.objective == "backdoor" else (),
+            success=tuple(last.success or 0.0 for last in backdoors),
+            unpoisoned=tuple(last.success_unpoisoned or 0.0 for last in backdoors),
+            planted=tuple(last.planted or 0.0 for last in backdoors),
             attack={key: value for key, value in (settings.get("attack") or {}).items() if value is not None},
             attack_from=settings.get("attack_from", 0),
             placement=settings.get("placement"),
             file=str(self.found_in / f"{slug(_found_name(study, 0))}.toml") if logs else "",
         )
-
-
-def _journal(path: Path) -> JournalStorage:
-    try:
-        return JournalStorage(JournalFileBackend(str(path)))
-    except (ValueError, KeyError) as error:
-        raise ConfigError(
-            f"{path} is no journal of a search that can be read ({error}); choose another --out"
-        ) from None
 
 
 def _label(target: Target, objective: Objective) -> str:
@@ -278,4 +289,6 @@ def _found_name(study: Study, seed: int) -> str:
 
 def _about(last: RoundRecord) -> str:
     success = "" if last.success is None else f", attack success {last.success!r}"
+    if last.success_unpoisoned is not UNSET:
+        success += f" ({last.success_unpoisoned!r} against a model that was never poisoned)"
     return f"Found by f2ed search. After the last round: accuracy {last.accuracy!r}{success}."

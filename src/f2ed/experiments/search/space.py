@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from f2ed.core.errors import ConfigError
-from f2ed.experiments.search.objective import Objective
+from f2ed.experiments.search.objective import MEASURES, Objective
 
 __all__ = ["Chooser", "Space", "fingerprint", "kinds_for"]
 
@@ -75,11 +75,11 @@ class _Recorder:
 
 
 def fingerprint(objective: Objective) -> str:
-    """Return a digest of all that may be tried: trials from another space cannot be continued."""
+    """Return a digest of all that may be tried and of what is measured; other trials cannot be continued."""
     recorder = _Recorder()
     for kind in _SPACES[objective]:
         Space(objective, (kind,), 2, sharded=True, lr=1.0, epochs=1).propose(recorder)
-    every = (recorder.offered, _KNOWN[objective], _DEFAULTS)
+    every = (recorder.offered, _KNOWN[objective], _DEFAULTS, *MEASURES[objective])
     return hashlib.sha256(msgspec.json.encode(every, order="sorted")).hexdigest()[:16]
 
 

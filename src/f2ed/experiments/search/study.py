@@ -5,13 +5,15 @@ was interrupted continues as if it had not been. With several trials at a time i
 """
 
 import hashlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import optuna
 from optuna.pruners import PercentilePruner
 from optuna.samplers import TPESampler
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from f2ed.core.errors import ConfigError
@@ -21,7 +23,7 @@ from f2ed.simulation import Experiment, experiment
 from f2ed.simulation.header import digest
 from f2ed.simulation.own import plain
 
-__all__ = ["Best", "Proposal", "Study", "check_journal"]
+__all__ = ["Best", "Proposal", "Study", "check_journal", "open_journal"]
 
 _LABEL, _SPACE = "label", "space"
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -50,14 +52,24 @@ class Best(NamedTuple):
     experiment: Experiment
 
 
+def open_journal(path: Path) -> JournalStorage:
+    """Return the journal of a search, a new one if there is none; refuse what is not one."""
+    try:
+        return JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is no journal of a search that can be read ({error}); choose another --out"
+        ) from None
+
+
 def check_journal(storage: BaseStorage, label: str, objective: Objective) -> None:
-    """Refuse a journal whose trials of this search came from another space, which Optuna could not continue."""
+    """Refuse a journal whose trials of this search came from another space or were measured in another way."""
     for before in optuna.get_all_study_summaries(storage, include_best_trial=False):
         noted = before.user_attrs.get(_LABEL, before.study_name.rpartition(" ")[0])
         if noted == label and before.user_attrs.get(_SPACE) != fingerprint(objective):
             raise ConfigError(
-                f"the journal of {label!r} was written by another version, which tried other attacks, so it cannot be "
-                "continued; choose another --out"
+                f"the journal of {label!r} was written by another version, which tried other attacks or measured "
+                "them in another way, so it cannot be continued; choose another --out"
             )
 
 

@@ -1,4 +1,4 @@
-"""What a search found, as a table: for each rule the lowest accuracy and the largest success of a backdoor."""
+"""What a search found, as a table: for each rule the lowest accuracy and the worst backdoor."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -26,6 +26,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: tuple[float, ...] = ()
     """Under the attack, for each seed; the first is the one that was searched with."""
     success: tuple[float, ...] = ()
+    """Of a backdoor, for each seed."""
+    unpoisoned: tuple[float, ...] = ()
+    """Of the same trigger against a model that was never poisoned."""
+    planted: tuple[float, ...] = ()
+    """The success that is owed to poisoning: what exceeds that."""
     attack: dict[str, Any] = {}
     attack_from: int = 0
     placement: str | None = None
@@ -39,12 +44,23 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table(found: Sequence[Found]) -> Table:
-    """Return one row for each setting and rule; values in percent, means over the seeds ± half their range."""
+    """Return one row for each setting and rule; values in percent, means over the seeds ± half their range.
+
+    Of a backdoor counts what it planted; its success and that of its trigger against a clean model stand beside it.
+    """
     rows: dict[tuple[str, str], dict[str, Found]] = {}
     for each in found:
         rows.setdefault((each.setting, each.rule), {})[each.objective] = each
     settings = any(setting for setting, _ in rows)
-    head = ("no attack", "worst accuracy", "worst backdoor", "its accuracy", "attacks tried")
+    head = (
+        "no attack",
+        "worst accuracy",
+        "worst backdoor",
+        "its success",
+        "against a clean model",
+        "its accuracy",
+        "attacks tried",
+    )
     body = []
     for (setting, rule), by_objective in rows.items():
         lowest, backdoor = by_objective.get("accuracy"), by_objective.get("backdoor")
@@ -52,7 +68,9 @@ def table(found: Sequence[Found]) -> Table:
         cells = (
             _text(honest),
             _text(lowest.accuracy, lowest.name) if lowest else "not searched",
-            _text(backdoor.success, backdoor.name) if backdoor else "not searched",
+            _text(backdoor.planted, backdoor.name) if backdoor else "not searched",
+            _text(backdoor.success) if backdoor else "",
+            _text(backdoor.unpoisoned) if backdoor else "",
             _text(backdoor.accuracy) if backdoor else "",
             str(sum(each.trials for each in by_objective.values())),
         )

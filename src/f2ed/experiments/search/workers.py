@@ -9,12 +9,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import torch
 
 from f2ed.core.errors import ConfigError, F2edError
 from f2ed.core.imports import folders, with_folder
 from f2ed.core.threads import cores
 from f2ed.experiments.parallel import ignoring_interrupts, leave_with
+from f2ed.experiments.search.clean import CleanModels
 from f2ed.learning import AnyDataset, Data
 from f2ed.records import RoundRecord, RunHeader
 from f2ed.simulation import Experiment, Simulation
@@ -31,8 +33,8 @@ class Workers(Protocol):
 
     slots: int
 
-    def start(self, slot: int, experiment: Experiment, name: str) -> None:
-        """Begin a run in a free slot."""
+    def start(self, slot: int, experiment: Experiment, name: str, clean: CleanModels | None = None) -> None:
+        """Begin a run in a free slot; without an attack it writes the clean models, else it measures against them."""
 
     def wait(self) -> tuple[int, Report]:
         """Return the next report of any run, which then pauses."""
@@ -58,10 +60,16 @@ class Here:
         self._first_rounds = FirstRoundCache()
         self._reports: Iterator[Report] = iter(())
 
-    def start(self, slot: int, experiment: Experiment, name: str) -> None:  # noqa: ARG002  there is one slot
+    def start(
+        self,
+        slot: int,  # noqa: ARG002  there is one slot
+        experiment: Experiment,
+        name: str,
+        clean: CleanModels | None = None,
+    ) -> None:
         """Begin a run."""
         data = self._loaded[experiment.data]
-        self._reports = _run(experiment, name, data=data, device=self._device, first_rounds=self._first_rounds)
+        self._reports = _run(experiment, name, clean, data=data, device=self._device, first_rounds=self._first_rounds)
 
     def wait(self) -> tuple[int, Report]:
         """Run the next round."""
@@ -107,9 +115,9 @@ class Processes:
                 self._pipes.append(ours)
                 self._processes.append(process)
 
-    def start(self, slot: int, experiment: Experiment, name: str) -> None:
+    def start(self, slot: int, experiment: Experiment, name: str, clean: CleanModels | None = None) -> None:
         """Send an experiment to a process."""
-        self._pipes[slot].send((experiment, name))
+        self._pipes[slot].send((experiment, name, clean))
 
     def wait(self) -> tuple[int, Report]:
         """Wait for any process."""
@@ -143,6 +151,7 @@ class Processes:
 def _run(
     experiment: Experiment,
     name: str,
+    clean: CleanModels | None,
     *,
     data: Data,
     device: str,
@@ -152,14 +161,33 @@ def _run(
     simulation = Simulation(experiment, name=name, data=data, device=device, workers=workers, first_rounds=first_rounds)
     try:
         yield simulation.header
-        for _, record in simulation.rounds():
-            yield record
+        yield from _rounds(simulation, clean)
         yield None
     finally:
         if simulation.device.type == "cuda":  # Recorded steps hold memory that the next run needs.
             del simulation
             gc.collect()
             torch.cuda.empty_cache()
+
+
+def _rounds(simulation: Simulation, clean: CleanModels | None) -> Iterator[RoundRecord]:
+    """Yield the rounds: with what a trigger reaches against clean models, or without an attack keep the models."""
+    if clean is None or simulation.experiment.attack is not None:
+        for _, record in simulation.rounds():
+            yield record if clean is None else _compared(simulation, record, clean)
+        return
+    models = [simulation.evaluated(simulation.start())]
+    for state, record in simulation.rounds():
+        models.append(simulation.evaluated(state))
+        if simulation.ended(state):  # Before the last record is seen, so that no search ends without them.
+            clean.write(models)
+        yield record
+
+
+def _compared(simulation: Simulation, record: RoundRecord, clean: CleanModels) -> RoundRecord:
+    before, after = clean.around(record.round)
+    success = simulation.success_against(before, after, record.round)
+    return record if success is None else msgspec.structs.replace(record, success_unpoisoned=success)
 
 
 def _serve(pipe: Any, work: Work) -> None:
@@ -178,7 +206,7 @@ def answer(pipe: Any, work: Work) -> None:
     first_rounds = FirstRoundCache()
     while True:
         try:
-            experiment, name = pipe.recv()
+            experiment, name, clean = pipe.recv()
         except EOFError:
             return
         try:
@@ -187,6 +215,7 @@ def answer(pipe: Any, work: Work) -> None:
             reports = _run(
                 experiment,
                 name,
+                clean,
                 data=loaded[experiment.data],
                 device=work.device,
                 first_rounds=first_rounds,

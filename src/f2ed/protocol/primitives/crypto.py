@@ -6,7 +6,8 @@ Nothing here draws randomness: secrets come in as arguments.
 
 import hashlib
 import hmac
-from typing import final
+from functools import lru_cache
+from typing import NamedTuple, final
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -76,8 +77,10 @@ class ExchangeKey:
 
     @property
     def public(self) -> bytes:
-        """The public half."""
-        return self._key.public_key().public_bytes_raw()
+        """The public half; this process need not check it later."""
+        public = self._key.public_key().public_bytes_raw()
+        _remember(_as_usable(public))
+        return public
 
     def __call__(self, public: bytes) -> bytes:
         """Return the secret with the owner of a public key; one of small order, known to all, raises `PeerError`."""
@@ -90,20 +93,24 @@ class ExchangeKey:
 
 
 def check_exchange_key(public: bytes) -> None:
-    """Raise `PeerError` for a public key of small order; any private key reveals it."""
-    _probe(public)
+    """Raise `PeerError` for a public key of small order; any private key reveals it.
+
+    One that this process made is known: the server of a simulation checks those of its clients.
+    """
+    if _as_usable(public) not in _valid:
+        _probe(public)
 
 
 def public_key(seed: bytes) -> bytes:
     """Return the public half of a private Ed25519 key."""
-    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    return _signer(seed).public
 
 
 def sign(seed: bytes, message: bytes) -> bytes:
     """Return the Ed25519 signature, 64 bytes."""
-    key = Ed25519PrivateKey.from_private_bytes(seed)
-    signature = key.sign(message)
-    _remember(digest(key.public_key().public_bytes_raw(), message, signature))
+    signer = _signer(seed)
+    signature = signer.key.sign(message)
+    _remember(digest(signer.public, message, signature))
     return signature
 
 
@@ -120,6 +127,21 @@ def verify(public: bytes, message: bytes, signature: bytes) -> None:
     except (InvalidSignature, ValueError):
         raise PeerError("a signature that does not verify under the roster's key and this context") from None
     _remember(known)
+
+
+class _Signer(NamedTuple):
+    key: Ed25519PrivateKey
+    public: bytes
+
+
+@lru_cache(maxsize=1024)  # Loading is as much work as signing. Whoever signs holds the seed for as long as the process.
+def _signer(seed: bytes) -> _Signer:
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    return _Signer(key, key.public_key().public_bytes_raw())
+
+
+def _as_usable(public: bytes) -> bytes:
+    return digest(b"an X25519 key that is not of small order", public)
 
 
 def _remember(known: bytes) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Encapsulate",
     "Encapsulated",
     "HybridKey",
+    "PrivateKey",
     "PrivateKeys",
     "PublicKeys",
     "check_backend",
@@ -113,10 +114,28 @@ class HybridKey:
         return _load(seed)
 
 
+class PrivateKey(Protocol):
+    """What a client does with its private keys: `HybridKey`, or in a simulation one that remembers secrets."""
+
+    @property
+    def public(self) -> PublicKeys:
+        """The public keys."""
+
+    @property
+    def public_kem(self) -> bytes:
+        """The public ML-KEM-768 key alone."""
+
+    def exchange(self, public: bytes) -> bytes:
+        """Return the X25519 secret with the owner of a public key."""
+
+    def decapsulate(self, ciphertext: bytes) -> bytes:
+        """Return the ML-KEM secret in a ciphertext."""
+
+
 class PrivateKeys(Protocol):
     """Loads private keys from their seed: `HybridKey`, or in a simulation one that keeps them for the next step."""
 
-    def __call__(self, seed: bytes, *, salt: bytes, label: bytes, kind: Agreement = HYBRID) -> HybridKey:
+    def __call__(self, seed: bytes, *, salt: bytes, label: bytes, kind: Agreement = HYBRID) -> PrivateKey:
         """Return the keys."""
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from f2ed.core.errors import PeerError, Refusal
 from f2ed.protocol.primitives.crypto import digest, ratchet, sign, verify
-from f2ed.protocol.primitives.hybrid import HYBRID, KEM_KEY_BYTES, Encapsulated, HybridKey
+from f2ed.protocol.primitives.hybrid import HYBRID, KEM_KEY_BYTES, Encapsulated, PrivateKey
 from f2ed.protocol.secagg.keys import pair_mask
 from f2ed.protocol.secagg.member import Member, StepInput, begin, masked_upload
 from f2ed.protocol.secagg.messages import (
@@ -144,7 +144,7 @@ def upload(request: AskUpload, state: ClientState, member: Member, given: StepIn
     return replace(state, key=key), masked_upload(terms, context, masks, given)
 
 
-def _private(key: EpochKey, terms: Terms, given: StepInput) -> HybridKey:
+def _private(key: EpochKey, terms: Terms, given: StepInput) -> PrivateKey:
     return given.private_keys(key.seed, salt=key.context, label=b"epoch", kind=terms.agreement)
 
 
