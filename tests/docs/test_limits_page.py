@@ -36,7 +36,6 @@ def test_what_was_planted_counts_and_stands_beside_the_success(tmp_path):
         "| 5 | FilterL2 + fence | 95.0 ± 0.0 | 94.0 ± 0.0 (edge) | 3.0 ± 2.0 (iba) | 14.0 ± 1.0 | 11.0 ± 1.0 |" in made
     )
     assert "reached more than 3.0 %, no attack cost" in " ".join(made.split())
-    assert "learned triggers apart" not in made
 
 
 def test_a_clean_up_has_a_row_for_each_method_beside_the_model_as_trained():

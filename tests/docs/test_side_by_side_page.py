@@ -89,3 +89,13 @@ def test_a_setting_in_which_no_rule_met_every_backdoor_has_a_table_and_no_winner
     ]
     assert usable(rows) == []
     assert len(rival_table(rows).rows) == 2
+
+
+def test_a_trigger_that_needs_no_poisoning_is_shown_and_not_compared():
+    rows = [
+        Standing("here", rule, {"none": [9.0]}, {"DBA": [dba], "IBA": [iba]})
+        for rule, dba, iba in (("FilterL2", 2.0, 3.0), ("RFA", 1.0, 99.0))
+    ]
+    assert [row.rule for row in usable(rows)] == ["RFA", "FilterL2"]
+    assert rows[1].largest == (1.0, "DBA")
+    assert "IBA" in rival_table(rows).head

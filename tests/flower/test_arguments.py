@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord
 
 from f2ed import FilterL2, Mean
 from f2ed.core.errors import ConfigError
-from f2ed.flower import F2ed
+from f2ed.flower import BestModel, F2ed
 from tests.flower.fake_grid import FakeGrid, model, server
 
 ROSTER = "test:8/2"
@@ -83,6 +83,18 @@ def test_an_array_that_does_not_travel_may_be_infinite(federation):
     leader = server(roster, trained_arrays=["weight", "count", "bias"])
     result = leader.start(grid, arrays, num_rounds=1)
     assert np.isneginf(result.arrays["mask"].numpy()).all()
+
+
+def test_the_best_model_is_not_looked_for_without_an_evaluation(federation, tmp_path):
+    grid, _, roster = federation()
+    with pytest.raises(ConfigError, match="BestModel chooses a model by what evaluate_fn measures; give evaluate_fn"):
+        server(roster, on_round=BestModel(tmp_path / "best.npz")).start(grid, model(), num_rounds=1)
+    assert grid.sent == []
+
+
+def test_a_function_that_no_rule_uses_is_named(caplog):
+    F2ed(roster=ROSTER, root_fn=lambda _, arrays: arrays)
+    assert "root_fn is not used, since FilterL2 needs no trusted update" in caplog.text
 
 
 def test_numbers_of_numpy_are_numbers():

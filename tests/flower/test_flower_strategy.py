@@ -293,7 +293,9 @@ def test_the_best_model_needs_a_number_and_a_place(federation, tmp_path):
         BestModel(tmp_path / "nowhere" / "best.npz")
     grid, _, roster = federation()
     with pytest.raises(ConfigError, match="evaluate_fn returns no number 'loss'"):
-        server(roster, on_round=BestModel(tmp_path / "best.npz", metric="loss", smallest=True)).start(grid, model(), 1)
+        server(roster, on_round=BestModel(tmp_path / "best.npz", metric="loss", smallest=True)).start(
+            grid, model(), 1, evaluate_fn=lambda *_: MetricRecord({"accuracy": 1.0})
+        )
     (tmp_path / "best.npz.json").write_text("{")
     with pytest.raises(ConfigError, match="delete it to start over"):
         server(roster, on_round=BestModel(tmp_path / "best.npz")).start(

@@ -4,6 +4,8 @@
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import f2ed
 from f2ed import Encoding, GramStream, Noise, Protocol, assign_shards, plan_shards
@@ -18,7 +20,10 @@ from f2ed.learning.partition import *
 from f2ed.protocol.sharding import Batches, EveryKRounds
 from f2ed.simulation import Simulation, experiment
 
+HERE = __name__
 X = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+Y = np.arange(20) % 2
+D = (np.tile(X, (12, 1)), np.tile(Y, 12), X, Y)
 B = {"data": {"kind": "synthetic", "train": 240, "test": 60}, "clients": 12, "shards": 4, "rounds": 1}
 
 
@@ -35,6 +40,46 @@ class ShortMean(f2ed.estimators.Estimator, frozen=True, tag="short-mean"):
 class FewWeights(f2ed.estimators.Estimator, frozen=True, tag="few-weights"):
     def estimate(self, rows):
         return f2ed.Estimate(rows.matrix.mean(axis=0), weights=np.ones(1))
+
+
+class ComplexSent(f2ed.attacks.Attack, frozen=True, tag="complex-sent"):
+    def craft(self, scene):
+        return scene.own * 1j
+
+
+class Failing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise RuntimeError("no weights here")
+
+
+class TwoOutputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.layer(x), self.layer(x)
+
+
+class Ragged(torch.utils.data.Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, place):
+        return torch.zeros(3 + place % 2), place % 2
+
+
+def constant_loss(outputs, targets):  # noqa: ARG001  the signature of every loss
+    return torch.tensor(1.0)
+
+
+def vector_loss(outputs, targets):  # noqa: ARG001  as above
+    return outputs.square().mean(1)
+
+
+def word_metric(outputs, targets):  # noqa: ARG001  as above
+    return "good"
 
 
 class NumberSent(f2ed.attacks.Attack, frozen=True, tag="number-sent"):
@@ -167,6 +212,56 @@ PYTHON = [
     'Protocol(mode="magic")',
     "Protocol(colluders=-1)",
     "GramStream(n=-1)",
+    "sim(data=D, model=Failing)",
+    "sim(data=D, model=TwoOutputs)",
+    "sim(data=D, model=nn.Linear(6, 2))",
+    "sim(data=D, model=lambda: 3)",
+    'sim(data=D, model="lstm")',
+    "sim(data=D, loss=constant_loss)",
+    "sim(data=D, loss=vector_loss)",
+    'sim(data=D, loss="next-token")',
+    'sim(data=D, metric="f1")',
+    "sim(data=D, metric=word_metric)",
+    'sim(data=D, attack="dba", malicious=1)',
+    'sim(data=D, loss="mse", attack="label-flip", malicious=1)',
+    "sim(data=(D[0], np.array([None] * 240), X, Y))",
+    "sim(data=(D[0], D[1], X[:, :5], Y))",
+    "sim(data=(D[0] * 1j, D[1], X, Y))",
+    "sim(data=(np.full_like(D[0], np.inf), D[1], X, Y))",
+    "sim(data=(D[0], D[1], X[:0], Y[:0]))",
+    "sim(data=(Ragged(), Ragged()))",
+    "sim(data=(5, 6))",
+    "sim(estimator=Krum)",
+    "sim(estimator=lambda rows: rows)",
+    "sim(estimator={})",
+    "sim(attack=NumberSent, malicious=1)",
+    "sim(attack=lambda scene: scene, malicious=1)",
+    "sim(attack=ComplexSent(), malicious=1)",
+    "sim(clients=10**14)",
+    "sim(rounds=10**12)",
+    "sim(clients=True)",
+    "sim(clients_per_round=1.5)",
+    "sim(clients_per_round=2)",
+    'sim(client_weights="samples", max_weight=0)',
+    "sim(start=np.zeros(3))",
+    "sim(client_momentum=1.0)",
+    'sim(protocol={"min_crowd": 99})',
+    'sim(helpers={"rule": "x"})',
+    'experiment("demo")',
+    "Simulation(B)",
+    "f2ed.simulate(B).save_model(3)",
+    'f2ed.simulate(B).save_model("/nowhere/model.safetensors")',
+    "Krum(f=1)([{'a': torch.zeros(3)}] * 8)",
+    "Krum(f=1)([torch.zeros(3), np.zeros(3)] * 4)",
+    "Krum(f=1)([torch.zeros(3), torch.zeros(4)] * 4)",
+    "Krum(f=1)(torch.zeros(8, 3).to_sparse())",
+    'Krum(f=1)(torch.zeros(8, 3, device="meta"))',
+    "Krum(f=1)(torch.zeros(8, 3, dtype=torch.int64))",
+    "Krum(f=np.float32(2))",
+    'FilterL2(0.1)(X, weights="heavy")',
+    "FilterL2(0.1)(X, weights=[1] * 19)",
+    "Mean().aggregate([nn.Linear(2, 2)] * 3)",
+    "Mean().aggregate([{'a': X}, {'b': X}])",
 ]
 
 
@@ -256,6 +351,61 @@ TOML = [
     ("train = 240", "trian = 240", "data.trian"),
     ('kind = "synthetic", train = 240, test = 60', 'kind = "npz", file = "nowhere.npz"', "there is no nowhere.npz"),
     ('kind = "synthetic", train = 240, test = 60', 'kind = "csv"', "data.file is missing"),
+    ("clients = 12", "clients = 99999999999999", "clients: expected `int` <= 1000000"),
+    ("clients = 12", "clients = 12\nclients = 13", "Cannot overwrite a value"),
+    ("rounds = 1", "rounds = 1000000000000", "rounds: expected `int` <= 100000"),
+    ("rounds = 1", "rounds = true", "rounds: expected `int`, got `bool`"),
+    ("shards = 4", "shards = inf", "shards"),
+    ("shards = 4", "shards = [4, 4]", "two runs have the same settings"),
+    ("rounds = 1", "rounds = 1\nclients_per_round = 1.0", "clients_per_round: expected `float` < 1.0"),
+    ("rounds = 1", 'rounds = 1\nclients_per_round = "10%"', "clients_per_round"),
+    ("rounds = 1", "rounds = 1\nclients_per_round = 3", "found 4 shards for 3 clients"),
+    ("rounds = 1", "rounds = 1\nearly_stopping = true", "early_stopping: expected `table`"),
+    ("rounds = 1", "rounds = 1\nearly_stopping = { patiense = 3 }", "did you mean patience?"),
+    ("rounds = 1", 'rounds = 1\nserver_optimizer = "fedsgd"', "server_optimizer.kind: there is no 'fedsgd'"),
+    ("rounds = 1", 'rounds = 1\nserver_optimizer = { kind = "fedadam", lr = 0.1 }', "server_optimizer.lr"),
+    ("rounds = 1", 'rounds = 1\nloss = "crossentropy"', "did you mean cross-entropy?"),
+    ("rounds = 1", 'rounds = 1\nloss = { kind = "imported" }', "loss.factory is missing"),
+    (
+        "rounds = 1",
+        f'rounds = 1\nloss = {{ kind = "imported", factory = "{HERE}:constant_loss" }}',
+        "without a gradient",
+    ),
+    ("rounds = 1", f'rounds = 1\nloss = {{ kind = "imported", factory = "{HERE}:X" }}', "a function or a class"),
+    (
+        "rounds = 1",
+        'rounds = 1\nloss = { kind = "imported", factory = "torch.nn:HuberLoss", settings = { dellta = 1 } }',
+        "cannot be made with {'dellta': 1}",
+    ),
+    ("rounds = 1", 'rounds = 1\nmetric = "accuracy"', "choose from rmse, mae"),
+    ("rounds = 1", 'rounds = 1\nmetric = "math:missing"', "has no missing"),
+    ("rounds = 1", f'rounds = 1\nmodel = {{ kind = "imported", factory = "{HERE}:Failing" }}', "no weights here"),
+    ("rounds = 1", f'rounds = 1\nestimator = {{ kind = "imported", factory = "{HERE}:Failing" }}', "no weights here"),
+    (
+        "rounds = 1",
+        f'rounds = 1\nestimator = {{ kind = "imported", factory = "{HERE}:ComplexSent" }}',
+        "must derive from",
+    ),
+    ("rounds = 1", 'rounds = 1\nestimator = { kind = "imported", factory = ["mine:Ok"] }', "estimator: write"),
+    ("rounds = 1", "rounds = 1\nestimator = {}", "estimator.kind is missing"),
+    ("rounds = 1", "rounds = 1\nestimator = { contamination = 0.1 }", "estimator.kind is missing"),
+    ("rounds = 1", 'rounds = 1\nestimator = [["mean"]]', "estimator[0]: found ['mean']"),
+    ("rounds = 1", 'rounds = 1\nestimator = ["mean", "mean"]', "two runs have the same settings"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 2\nattack = ""', "attack.kind: there is no ''"),
+    ("rounds = 1", 'rounds = 1\nmalicious = 2\nattack = { kind = "alie", z = nan }', "attack.z"),
+    ("rounds = 1", 'rounds = 1\ntraining = { lr_schedule = { kind = "exponential" } }', "training.lr_schedule.kind"),
+    ("rounds = 1", "rounds = 1\ntraining = { lr = [0.1, 0.1] }", "two runs have the same settings"),
+    ("rounds = 1", "rounds = 1\ntraining = []", "the list is empty"),
+    ("rounds = 1", "rounds = 1\npartition = 0.5", "partition: expected `table`"),
+    ("rounds = 1", "rounds = 1\nquick = 3", "quick: found 3"),
+    ("rounds = 1", "rounds = 1\nquick = { roundz = 1 }", "did you mean rounds?"),
+    ("rounds = 1", "rounds = 1\ntitle = 3", "title: found 3"),
+    ("rounds = 1", "rounds = 1\nrepeats = 3", "repeats: unknown setting"),
+    ("rounds = 1", "rounds = 1\ndp = { epsilon = 1.0 }\nclip_norm = 1.0", "dp.epsilon: there is no such setting"),
+    ("rounds = 1", 'rounds = 1\nprotocol = { agreement = "rsa" }', "protocol.agreement"),
+    ("rounds = 1", "rounds = 1\nprotocol = { min_crowd = 99 }", "protocol.min_crowd: found 99"),
+    ("rounds = 1", 'rounds = 1\nprotocol = { kind = "helpers", guard = "no" }', "protocol.guard: expected one of"),
+    ("rounds = 1", 'rounds = 1\nstart = "."', "Is a directory"),
 ]
 
 

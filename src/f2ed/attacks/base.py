@@ -92,6 +92,8 @@ def _rows(attack: str, crafted: Array, scene: Scene) -> Array:
             f"{attack}.craft returned {what}; it must return an array [{scene.m}, {scene.d}], a row for each malicious "
             f"client, or one row [{scene.d}] for all of them"
         )
+    if "complex" in str(crafted.dtype):
+        raise PluginError(f"{attack}.craft returned {crafted.dtype} numbers; updates are real")
     rows = namespace(own).empty((scene.m, scene.d), dtype=own.dtype, device=own.device)
     rows[:] = crafted
     return rows

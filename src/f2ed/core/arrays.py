@@ -7,7 +7,7 @@ has imported it already.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -38,7 +38,13 @@ def as_matrix(rows: Any) -> tuple[Array, Callable[[Array], Array]]:
     torch = sys.modules.get("torch")
     if isinstance(rows, Sequence) and torch and any(isinstance(row, torch.Tensor) for row in rows):
         rows = _stack(rows, torch)
+    if isinstance(rows, Sequence) and any(isinstance(row, Mapping) for row in rows):
+        raise ConfigError("the rows are dictionaries; for state dicts call aggregate(updates) of the rule")
     if torch and isinstance(rows, torch.Tensor):
+        if rows.layout != torch.strided or rows.is_meta:
+            raise ConfigError(
+                "updates are a tensor without values in memory (sparse, or on the device meta); make it dense"
+            )
         _check(rows.shape, str(rows.dtype).removeprefix("torch."))
         matrix = rows.detach()
         return (matrix, _same) if matrix.is_cuda else (matrix.numpy(), torch.from_numpy)
@@ -54,7 +60,9 @@ def _stack(rows: Sequence[Any], torch: ModuleType) -> Any:
     try:
         return torch.stack(list(rows))
     except (RuntimeError, TypeError) as ragged:
-        raise ConfigError(f"the rows do not form a matrix ({ragged}); give every row the same length") from ragged
+        raise ConfigError(
+            f"the rows do not form a matrix ({ragged}); give every row the same length, and tensors or arrays alone"
+        ) from ragged
 
 
 def _same(array: Array) -> Array:

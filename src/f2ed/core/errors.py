@@ -28,6 +28,7 @@ __all__ = [
     "PluginError",
     "Refusal",
     "SettingError",
+    "first_line",
 ]
 
 
@@ -78,3 +79,8 @@ class Refusal(PeerError):
 
 class LeakWarning(UserWarning):
     """The planned rounds would expose single clients."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error of other code says, or the error itself if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), repr(error))

@@ -96,7 +96,10 @@ class Estimator(Settings, frozen=True, tag_field="kind", forbid_unknown_fields=T
 
     def _prior(self, weights: Sequence[float] | Weights, n: int) -> Weights | None:
         """Check the weights of the rows; return None where they are equal, which is the same as none."""
-        prior = np.asarray(weights, np.float64)
+        try:
+            prior = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(f"weights of {n} rows must be {n} positive numbers; found {weights!r}") from None
         if prior.shape != (n,) or not (np.isfinite(prior).all() and (prior > 0).all()):
             raise ConfigError(f"weights of {n} rows must be {n} positive numbers; found {np.asarray(weights).tolist()}")
         if (prior == prior[0]).all():

@@ -1,7 +1,7 @@
 """What may be called after each round, and settings that follow a schedule."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isnan
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, final
@@ -13,7 +13,7 @@ from f2ed.core.files import write_atomic
 from f2ed.flower.checkpoint import write_npz
 from f2ed.records import RoundRecord
 
-__all__ = ["BestModel", "FinishedRound", "OnRound", "TrainConfig", "scheduled"]
+__all__ = ["BestModel", "FinishedRound", "OnRound", "TrainConfig", "check_hooks", "scheduled"]
 
 TrainConfig: TypeAlias = ConfigRecord | Callable[[int], ConfigRecord | Mapping[str, object]] | None
 """Settings for all rounds, or a function from the number of a round, from 1, to its settings."""
@@ -67,6 +67,12 @@ class BestModel:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{self._note} cannot be read ({error}); delete it to start over") from None
+
+
+def check_hooks(hooks: Iterable[OnRound], *, evaluates: bool) -> None:
+    """Refuse a hook that needs an evaluation on the server where there is none, before anybody trains."""
+    if not evaluates and any(isinstance(hook, BestModel) for hook in hooks):
+        raise ConfigError("BestModel chooses a model by what evaluate_fn measures; give evaluate_fn to start")
 
 
 def scheduled(given: TrainConfig, rounds: int) -> list[ConfigRecord]:

@@ -52,8 +52,10 @@ RootFn: TypeAlias = Callable[[int, ArrayRecord], ArrayRecord]
 
 
 def checked_root(estimator: Estimator, root_fn: RootFn | None) -> RootFn | None:
-    """Return what trains on the server's own data, where the estimator uses it; refuse to go without."""
+    """Return what trains on the server's own data; refuse to go without where the estimator uses it."""
     if not estimator.needs_root():
+        if root_fn is not None:
+            _log.warning("f2ed: root_fn is not used, since %s needs no trusted update", estimator.title)
         return None
     if root_fn is None:
         raise ConfigError(

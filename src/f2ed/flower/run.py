@@ -37,6 +37,7 @@ from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.node_registry import NodeRegistry
 from f2ed.flower.round import AggregateTrain, RootFn, RoundKind, RoundLeader
 from f2ed.flower.round_input import RoundInputs
+from f2ed.flower.setbacks import Setbacks
 from f2ed.flower.sharded_round import ShardedRounds
 from f2ed.flower.transport import Connection, Deadlines
 from f2ed.protocol.aggregation import Audit, ServerStep, UpdatePlan
@@ -94,7 +95,7 @@ class RunLeader:
         leader = self._leader(grid, progress)
         journal = self._journal(progress, metrics, rounds=num_rounds, coordinates=leader.kind.plan.coordinates)
         muster = Muster(leader.registry, leader.quarantine, self._settings.server, self._settings.waits)
-        skipped = 0
+        setbacks = Setbacks(self._settings.max_skipped)
         while progress.round < num_rounds:
             config = inputs(progress.round + 1, progress.arrays)
             note(progress.round + 1, skipped=len(progress.attempts))
@@ -104,15 +105,13 @@ class RunLeader:
             arrays, outcome = leader.lead(progress, attendance, config, self._settings.deadlines, self._aggregate)
             progress = self._after(progress, arrays, outcome, journal)
             if outcome.result.skipped is None:
-                skipped = 0
                 if evaluation.masked is not None:
                     attendance = muster(progress.following, finished=progress.round, note=note)
                     progress = self._measured(progress, leader, attendance, evaluation.masked, journal, result)
                 self._publish(progress, outcome, journal, evaluation, result)
             else:
-                skipped += 1
                 note(progress.round + 1, skipped=len(progress.attempts))
-                self._check_skipped(skipped, progress)
+            setbacks.after(outcome.result, finished=progress.round)
         return result
 
     def _after(self, before: Progress, arrays: ArrayRecord, outcome: RoundOutcome, journal: Journal) -> Progress:
@@ -182,14 +181,6 @@ class RunLeader:
     ) -> tuple[Measured, Audit]:
         assert isinstance(leader.kind, ShardedRounds)  # noqa: S101  a roster with helpers names no metrics
         return leader.measure(progress, attendance, config, self._settings.deadlines, leader.kind.measure)
-
-    def _check_skipped(self, skipped: int, progress: Progress) -> None:
-        if skipped >= self._settings.max_skipped:
-            raise OutageError(
-                f"round {progress.round + 1} was skipped {skipped} times in a row, the last time because "
-                f"{self._written[-1].skipped}. See the log for the clients that dropped out, then run again; with a "
-                f"checkpoint the run continues after round {progress.round}"
-            )
 
     def _resumed(self, initial: ArrayRecord) -> Progress:
         path, seed, inner = self._settings.checkpoint, self._settings.seed, self._settings.inner

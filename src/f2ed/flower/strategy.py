@@ -34,7 +34,7 @@ from f2ed.flower.attendance import Waits
 from f2ed.flower.evaluation import EvaluateFn, Evaluation
 from f2ed.flower.flowers_own import refuse_others
 from f2ed.flower.handover import check_model, check_start
-from f2ed.flower.hooks import OnRound, TrainConfig, scheduled
+from f2ed.flower.hooks import OnRound, TrainConfig, check_hooks, scheduled
 from f2ed.flower.inner import WEIGHTED_BY, Inner
 from f2ed.flower.round import RootFn, checked_root
 from f2ed.flower.round_input import RoundInputs, one_message
@@ -196,6 +196,7 @@ class F2ed(Strategy):
         configs = scheduled(train_config, num_rounds)
         rules, given = self.roster.training, evaluate_config or ConfigRecord()
         masked = given if evaluate_config is not None and rules.masked_metrics else None
+        check_hooks(self._run.on_round, evaluates=evaluate_fn is not None)
         check_model(initial_arrays)
         subset = declared(initial_arrays, self._trained_arrays)
         given_arrays = subset.part(initial_arrays)
@@ -209,8 +210,7 @@ class F2ed(Strategy):
             subset.evaluating(evaluate_fn), partial(self._asked_to_evaluate, config=given, grid=grid), masked
         )
         leader = RunLeader(subset.settings(self._run), self.aggregate_train, self.records)
-        files = [path for path in (self._run.checkpoint, self._run.records) if path]
-        with sole_run(files, grid.run.run_id) as note:
+        with sole_run(filter(None, (self._run.checkpoint, self._run.records)), grid.run.run_id) as note:
             result = leader.lead(grid, given_arrays, num_rounds, inputs, evaluation, note)
         result.arrays = subset.whole(result.arrays)
         return result

@@ -178,6 +178,8 @@ class ImportedLoss(Loss, frozen=True, tag="imported"):
             raise ConfigError(
                 f"{self.factory} returned {what}; it must return the mean loss, a tensor without dimensions"
             )
+        if outputs.requires_grad and not found.requires_grad:
+            raise ConfigError(f"{self.factory} returned a number without a gradient; compute it from the outputs")
         return found
 
     def each(self, outputs: Tensor, targets: Tensor) -> Tensor:

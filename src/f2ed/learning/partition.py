@@ -266,8 +266,7 @@ class FlwrDatasets(Partitioner, frozen=True, tag="flwr-datasets"):
             from flwr_datasets import partitioner as library  # noqa: PLC0415  an optional dependency
         except ModuleNotFoundError:
             raise ConfigError(
-                "partition: flwr-datasets needs the package flwr-datasets, which is not installed; "
-                "pip install flwr-datasets"
+                "flwr-datasets needs the package flwr-datasets, which is not installed; pip install flwr-datasets"
             ) from None
         factory = getattr(library, self.partitioner, None)
         if factory is None or not self.partitioner.endswith("Partitioner"):

@@ -6,12 +6,14 @@ from typing import Any
 
 from f2ed.core.errors import ConfigError
 from f2ed.learning.datasets.base import Data
+from f2ed.simulation.config import Experiment
 
 __all__ = ["check_arguments"]
 
 _KINDS: Mapping[str, tuple[Any, str]] = {
     "data": (Data | None, "data that f2ed has loaded; for arrays of your own use simulate(data=(X, y, Xt, yt))"),
     "device": (str, 'a name, such as "cpu" or "cuda"'),
+    "experiment": (Experiment, "what experiment(settings) returns, or use simulate(**settings)"),
     "folder": (str | PathLike | None, "the path of a folder"),
     "name": (str, "a text"),
     "strict": (bool, "True or False"),

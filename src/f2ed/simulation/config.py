@@ -4,6 +4,7 @@ A name such as `"krum"` stands for `{kind = "krum"}`, and settings that follow f
 that needs a `contamination` gets m/p, the share of contaminated shards if every malicious client is in its own.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, final
 
@@ -26,14 +27,14 @@ from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.protocol.secagg import MaskedMode, Mode
 from f2ed.protocol.secagg.schemes import Clear
 from f2ed.protocol.sharding import EveryKRounds, Fixed, Schedule
-from f2ed.simulation.config_errors import aliases, explain
+from f2ed.simulation.config_errors import aliases, explain, named_code
 from f2ed.simulation.early_stopping import EarlyStopping
 from f2ed.simulation.estimator_defaults import check_rows, completed, default_rule
 from f2ed.simulation.own import IMPORTED, check_hashable, factory_of, is_own, made, named, plain, with_entry_points
 
 __all__ = ["PLUGINS", "Experiment", "experiment"]
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Share = Annotated[float, Meta(ge=0, lt=1)]
 
 PLUGINS: dict[str, Any] = {
@@ -106,7 +107,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     schedule: Schedule = Fixed()
     server_optimizer: AnyServerOptimizer | None = None
     """What makes a step of the robust mean; by default (FedAvg) the mean is the step."""
-    rounds: Count
+    rounds: Annotated[int, Meta(ge=1, le=100_000)]
     early_stopping: EarlyStopping | None = None
     """End the run before its last round if the model does not become better; a number stands for its `patience`."""
     start: str | None = None
@@ -191,6 +192,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
     """Return the complete settings, or raise `ConfigError` with the path of the setting to change."""
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"the settings are a {type(settings).__name__}; give a dictionary, as in an experiment file")
     given = {name: _plain(value, name) for name, value in _with_helpers(settings).items()}
     estimator, own = given.get("estimator"), _taken_out(given)
     # The rest is read first, since the estimator's contamination and the schedule's k follow from it.
@@ -199,8 +202,11 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
         check_rows(estimator, outline.rows)
         return msgspec.structs.replace(outline, estimator=estimator)
     if not isinstance(estimator, dict | None):
-        raise ConfigError(f'estimator: found {estimator!r}; wanted a name such as "filter-l2", or a table with a kind')
-    table = estimator or default_rule(outline.helpers, outline.clients, outline.malicious)
+        what = (
+            f'{named_code(estimator)}; wanted a name such as "filter-l2", a table with a kind, or a rule such as Mean()'
+        )
+        raise ConfigError(f"estimator: found {what}")
+    table = default_rule(outline.helpers, outline.clients, outline.malicious) if estimator is None else estimator
     rule = completed(table, rows=outline.rows, malicious=outline.assumed_malicious)
     return msgspec.structs.replace(outline, estimator=rule)
 
@@ -293,7 +299,4 @@ def _convert(given: dict[str, Any]) -> Experiment:
     try:
         return msgspec.convert(given, Experiment)
     except msgspec.ValidationError as error:
-        found = explain(str(error), given, Experiment)
-        raise ConfigError(
-            found.replace("helpers.", "protocol.", 1) if found.startswith("helpers.") else found
-        ) from None
+        raise ConfigError(re.sub(r"^helpers\.", "protocol.", explain(str(error), given, Experiment))) from None

@@ -10,7 +10,7 @@ import msgspec
 
 from f2ed.core.settings import choices
 
-__all__ = ["aliases", "explain"]
+__all__ = ["aliases", "explain", "named_code"]
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.?([\w-]+|\[\d*\.*\])")
@@ -34,9 +34,18 @@ def explain(message: str, given: Mapping[str, Any], wanted: type) -> str:
         return f"{place} is missing; state it"
     if "Invalid enum value" in what:
         what = f"expected one of {', '.join(map(repr, _choices(wanted, steps)))}"
+    if callable(value):
+        return f"{place}: found {named_code(value)}; give an instance of it, a name, or a table with a kind"
     what = what.replace(" | null`", "`").replace("`object", "`table")
     shown = "" if value is _ABSENT or isinstance(value, Mapping) else f" (found {value!r})"
     return f"{place}: {what[:1].lower()}{what[1:]}{shown}" if place else f"{what}{shown}"
+
+
+def named_code(value: Any) -> str:
+    """Return what a class or a function is called, and any other value as it is written."""
+    if not callable(value) or isinstance(value, msgspec.Struct):
+        return repr(value)
+    return f"the {'class' if isinstance(value, type) else 'function'} {getattr(value, '__name__', 'without a name')}"
 
 
 def _choices(wanted: Any, steps: list[str]) -> list[str]:

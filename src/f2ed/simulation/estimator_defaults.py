@@ -14,6 +14,7 @@ from f2ed.guarantees import recommended_rule
 from f2ed.protocol.helpers import HelpersProtocol
 from f2ed.simulation.config_errors import explain
 from f2ed.simulation.own import IMPORTED, factory_of, is_own, made
+from f2ed.simulation.own_failures import own_code
 
 __all__ = ["check_rows", "completed", "default_rule"]
 
@@ -66,11 +67,12 @@ def _estimator(table: dict[str, Any]) -> AnyEstimator:
 @cache
 def check_rows(estimator: Estimator, rows: int) -> None:
     """Try the estimator on a few numbers; refuse it if it does not work with this many rows."""
-    try:
-        numbers = 1 + stream(0, "try out").standard_normal((rows, 4))
-        estimator(numbers, tensors=(4,), rng=stream(0, "lots"), root=np.ones(4))
-    except ConfigError as error:
-        raise ConfigError(f"estimator: {error}") from None
+    numbers = 1 + stream(0, "try out").standard_normal((rows, 4))
+    with own_code(estimator=estimator):
+        try:
+            estimator(numbers, tensors=(4,), rng=stream(0, "lots"), root=np.ones(4))
+        except ConfigError as error:
+            raise ConfigError(f"estimator: {error}") from None
 
 
 @cache

@@ -12,6 +12,7 @@ from f2ed.simulation.adversary import Adversary, Shards
 from f2ed.simulation.checkpoint import SimulationState
 from f2ed.simulation.config import Experiment
 from f2ed.simulation.first_round_cache import FirstRoundCache
+from f2ed.simulation.own_failures import own_code
 from f2ed.simulation.stopwatch import Stopwatch
 
 __all__ = ["LocalUpdates"]
@@ -49,11 +50,12 @@ class LocalUpdates:
         adversary = self._present(state.round, everyone)
         # Malicious clients that train as the others do are trained along with them.
         apart = () if adversary is None or adversary.attack.trains_honestly else adversary.clients
-        with watch("train"):
+        it = self._experiment
+        with watch("train"), own_code(model=it.model, loss=it.loss):
             trained = self._train(state, [client for client in everyone if client not in apart])
         if adversary is None:
             return trained.updates, trained.momentum
-        with watch("attack"):
+        with watch("attack"), own_code(attack=it.attack, model=it.model, loss=it.loss):
             own = adversary.train(self._cohort, state.model, shards, state.round) if apart else None
             return self._attack(adversary, trained, own, state, shards), trained.momentum
 

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 
 from f2ed.attacks import AnyAttack, Attack
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, first_line
 from f2ed.core.imports import imported, path_of, source_digest
 from f2ed.estimators import AnyEstimator, Estimator
 from f2ed.learning import AnyDataset, AnyPartition
@@ -81,6 +81,9 @@ def made(table: Any, setting: str) -> Any:
         plugin = factory(**settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{setting}: {table['factory']} with {settings}: {error}") from None
+    except Exception as error:
+        failed = f"{type(error).__name__}: {first_line(error)}"
+        raise ConfigError(f"{setting}: {table['factory']} with {settings} failed: {failed}") from error
     if not isinstance(plugin, base):
         raise ConfigError(
             f"{setting}: {table['factory']} made a {type(plugin).__name__}; it must derive from {base.__module__}."

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from html import escape
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ class Run:
 
     def save_model(self, path: Path | str) -> None:
         """Write the model after the last round as safetensors; another run can begin with it: `start = path`."""
+        if not isinstance(path, str | PathLike):
+            raise ConfigError(f"save_model: found a {type(path).__name__}; give the path of a file")
         try:
             save_model(Path(path), self.model(), digest=self.header.digest)
         except OSError as error:

@@ -36,6 +36,7 @@ from f2ed.simulation.leak_meter import unopened, warning
 from f2ed.simulation.local_updates import LocalUpdates
 from f2ed.simulation.model_buffers import ModelBuffers
 from f2ed.simulation.opened_rows import OpenedRows, Sharded, Unsharded
+from f2ed.simulation.own_failures import own_code
 from f2ed.simulation.placement import malicious_clients
 from f2ed.simulation.recorder import Recorder
 from f2ed.simulation.results import Run
@@ -97,7 +98,8 @@ class Simulation:
         first_rounds: FirstRoundCache | None = None,
         notify: Notify = quiet,
     ) -> None:
-        check_arguments(name=name, data=data, device=device, folder=folder, workers=workers, notify=notify)
+        check_arguments(experiment=experiment, name=name, data=data, device=device, folder=folder)
+        check_arguments(workers=workers, notify=notify)
         check(experiment)
         if data is None:
             data = experiment.data.load(None if folder is None else Path(folder), notify=notify)
@@ -221,11 +223,12 @@ class Simulation:
         buffers = self._buffers.kept(state.buffers, updates, self._assignments.clients(state.round))
         del sent, updates
         root = None if self._root is None else self._root(state)[: self._buffers.plan.coordinates]
-        with watch("estimate"):
+        it = self.experiment
+        with watch("estimate"), own_code(estimator=it.estimator, server_optimizer=it.server_optimizer):
             result = self._estimated(opened, state, root)
             moved = None if result.step is None else torch.as_tensor(result.step).to(self.device)
             model = state.model if moved is None else self._buffers.moved(state.model, moved)
-        with watch("evaluate"):
+        with watch("evaluate"), own_code(model=it.model, loss=it.loss):
             shown = self._buffers.evaluated(model, buffers)
             score = self._evaluator.score(shown, self.data.test)
             success = None if self._adversary is None else self._adversary.success(self._evaluator, shown, state.round)

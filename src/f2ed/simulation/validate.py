@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from f2ed.attacks import Attack, EvaluationData, Examples, Palette
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, first_line
 from f2ed.core.randomness import stream
 from f2ed.guarantees import guarantee
 from f2ed.learning import Data, Partition, flatten
@@ -96,6 +96,8 @@ def check(experiment: Experiment) -> None:
             f"hidden in a crowd of at least {_MIN_CROWD}; use at most {sampled // _MIN_CROWD} shards, "
             f'or secure = false, or shards = "none"'
         )
+    if (wanted := experiment.protocol.min_crowd or 0) > crowd:
+        raise ConfigError(f"protocol.min_crowd: found {wanted}, and the smallest shard has {crowd}; use fewer shards")
     _check_protocol(experiment)
     guarantee(clients=sampled, malicious=experiment.assumed_malicious, shards=experiment.rows)
 
@@ -262,21 +264,20 @@ def _try_loss(experiment: Experiment, scores: torch.Tensor, data: Data) -> None:
         raise ConfigError('early_stopping: this loss has no accuracy; state metric = "loss"')
     name = experiment.metric or experiment.task.metric
     metric = None if name is None else _about("metric", lambda: metric_of(name))
-    for what, function in (("loss", experiment.task), ("metric", metric)):
-        if function is not None:
-            _about(what, lambda function=function: _computed(function, scores, targets))  # type: ignore[misc]  # bound now
+    _about("loss", lambda: _computed(experiment.task, scores.clone().requires_grad_(), targets))
+    if metric is not None:
+        _about("metric", lambda: _computed(metric, scores, targets))
 
 
 def _computed(function: Callable[..., object], scores: torch.Tensor, targets: torch.Tensor) -> None:
     try:
-        float(function(scores, targets))  # type: ignore[arg-type]  # a wrong type is what is looked for
+        found = function(scores, targets)
+        float(found.detach() if isinstance(found, torch.Tensor) else found)  # type: ignore[arg-type]  # any type may come
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"outputs of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)} do not fit: "
-            f"{str(error).splitlines()[0] if str(error) else error!r}"
-        ) from error
+        shapes = f"outputs of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)}"
+        raise ConfigError(f"{shapes} do not fit: {first_line(error)}") from error
 
 
 def _try(module: nn.Module, data: Data) -> torch.Tensor:
@@ -285,9 +286,7 @@ def _try(module: nn.Module, data: Data) -> torch.Tensor:
         with torch.no_grad():
             scores = copy.deepcopy(module).eval()(data.train.images[:2].cpu())
     except Exception as error:
-        raise ConfigError(
-            f"it does not take samples of shape {data.shape}: {str(error).splitlines()[0] if str(error) else error!r}"
-        ) from error
+        raise ConfigError(f"it does not take samples of shape {data.shape}: {first_line(error)}") from error
     if not isinstance(scores, torch.Tensor):
         raise ConfigError(f"two samples gave a {type(scores).__name__}; a tensor is needed")
     return scores

@@ -1,13 +1,26 @@
 """The server step that every driver takes: exact over restarts, for every estimator."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
 
 from f2ed.core.errors import ConfigError
 from f2ed.core.randomness import stream
-from f2ed.estimators import Bucketing, CenteredClipping, FilterL2, Krum, Mean, Median, Reputation, Sections
-from f2ed.protocol.aggregation import ServerStep, StepState
+from f2ed.estimators import (
+    Bucketing,
+    CenteredClipping,
+    Estimate,
+    Estimator,
+    FilterL2,
+    Krum,
+    Mean,
+    Median,
+    Reputation,
+    Sections,
+)
+from f2ed.protocol.aggregation import ServerOptimizer, ServerStep, StepState
 from tests.estimators.examples import ALL, EXTRA, name
 
 TENSORS = (6, 15)
@@ -119,6 +132,43 @@ def test_a_round_with_too_few_rows_is_skipped(n, min_rows, reason):
     assert result.estimate is None
     assert result.skipped == reason
     assert result.state is before
+
+
+class Diverged(Estimator, frozen=True, tag="diverged"):
+    def estimate(self, rows):
+        mean = rows.matrix.mean(axis=0)
+        mean[1] = self.value
+        return Estimate(mean)
+
+    value: float = float("nan")
+
+
+class Exploding(ServerOptimizer, frozen=True, tag="exploding"):
+    vectors: ClassVar[int] = 0
+
+    def move(self, mean, memory, *, scale, steps):  # noqa: ARG002  the signature of every optimizer
+        return mean * np.float32(3e38) * np.float32(10), memory
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
+def test_a_mean_that_is_not_finite_leaves_the_model_as_it_is(convert, value):
+    rows, state = convert(np.ones((3, 4), np.float32)), StepState()
+    result = ServerStep(Diverged(value=value), tensors=(4,))(rows, state, round_=0)
+    assert result.skipped == "the mean of Diverged is not a finite number in every coordinate"
+    assert (result.step, result.estimate, result.state) == (None, None, state)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_step_of_the_optimizer_that_is_not_finite_leaves_the_model_as_it_is():
+    rows = np.ones((3, 4), np.float32)
+    result = ServerStep(Mean(), optimizer=Exploding(), tensors=(4,))(rows, StepState(), round_=0)
+    assert result.skipped == "the server optimizer's step is not a finite number in every coordinate"
+
+
+def test_large_coordinates_whose_sum_is_beyond_float32_are_a_step():
+    rows = np.full((3, 4), 2e38, np.float32)
+    assert ServerStep(Median(), tensors=(4,))(rows, StepState(), round_=0).skipped is None
 
 
 def test_a_round_that_the_estimator_refuses_is_skipped_with_its_reason():

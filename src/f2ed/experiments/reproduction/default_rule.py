@@ -106,9 +106,11 @@ _ADVICE = (
     `MedianClipping(inner=Fence(…))`. No rule here stops a searched backdoor then.""",
     """Clients differ much, and backdoors come first: `Fence(…, inner=DualFilter(…), cut="trim", most=0.47)`, *Dual
     filter + median* in the tables. Listed backdoors get in less often, at a loss of worst accuracy.""",
-    """Up to two fifths of the rows may be contaminated: no rule is enough ([why](limits.md)). Use more shards for the
-    same clients, so that a smaller share of the rows is contaminated, or clean up with
-    [`f2ed repair`](choosing_estimator.md).""",
+    """Up to two fifths of the rows may be contaminated: no rule is enough ([why](limits.md)). Where clients are alike,
+    `Fence(…, inner=Resilience(…, flatten=()), cut="trim", most=0.47)`, *Resilience, one pass + median* in the tables,
+    let in least of what was tried; where they differ, no search was aimed at it. Use more shards for the same clients,
+    so that a smaller share of the rows is contaminated, or [clean up](limits.md#what-a-clean-up-removes) with
+    `f2ed repair`.""",
     """With [helpers](helpers.md) a row is a client, but only rules on the Gram matrix run. FilterL2 let in the
     searched backdoor there too; `Resilience(…)` let in a few percent of it where clients are alike, at the cost of a
     smaller crowd ([figures](helpers.md)).""",

@@ -10,13 +10,13 @@ import msgspec
 from f2ed.experiments.reproduction.comparison import Table
 from f2ed.experiments.reproduction.quoted import fill, finished_runs
 from f2ed.experiments.reproduction.repaired import repair_section
-from f2ed.experiments.reproduction.searched import Searched, searched
+from f2ed.experiments.reproduction.searched import Searched, searched, searched_in_shards, tries
 from f2ed.experiments.reproduction.worst_case import Arm
 from f2ed.records import RunLog
 
 __all__ = ["limits_page", "worst_planted"]
 
-_QUIET, _ALONE, _ROWS = "quiet_backdoor", "unpoisoned", "quiet_rows.json"
+_QUIET, _ROWS = "quiet_backdoor", "quiet_rows.json"
 _SHOWN, _SHARDS = "0.3", 25
 """The step at which the weight on contaminated rows is shown; the number of shards."""
 
@@ -46,36 +46,33 @@ def _planted(results: Path) -> list[str]:
     backdoors = [each for each in found if each.objective == "backdoor"]
     attacks = [each for each in found if each.objective == "accuracy"]
     lost = [100 * (fmean(each.honest) - fmean(each.accuracy)) for each in attacks]
-    measured = _measured(backdoors)
     summary = f"""**With 10 of 100 clients malicious, every rule lets a backdoor in; with 5, rules with a fence let in
     little of what was tried.** 25 shards, MNIST, clients that have all classes, a small dense network:
     no backdoor that was tried by 2 or 5 malicious clients reached more than {worst_planted(results)}, no attack cost
     more than {max(lost):.1f} points of accuracy, and without an attack the rules lose nothing. These searches were
-    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule;
-    [below](#why-ten-are-too-many) is what makes that hard to mend."""
-    text = f"""For each rule {_trials(backdoors)} backdoors were tried, and {_trials(attacks)} attacks on accuracy, with
-    `f2ed search`. {_MEASURED if measured else _LEFT_OUT.format(**_alone(results))} Backdoors were run with
-    {_seeds(backdoors)}, attacks on accuracy with {_seeds(attacks)}: means ± half their range, in percent after 30
-    rounds."""
+    short, and a stronger attack may exist. With 10, searches [found a backdoor](frontier.md) against every rule
+    {_ten(results)}; [below](#why-ten-are-too-many) is what makes that hard to mend."""
+    text = f"""For each rule {tries(backdoors)} backdoors were tried, and {tries(attacks)} attacks on accuracy, with
+    `f2ed search`. Of a backdoor counts what was [planted](search_attacks.md#two-objectives): its success, minus that of
+    the same trigger against a model that was never poisoned. The noise of a learned trigger (`iba`) fools such a model,
+    too. What was found was run with {_seeds(found)}: means ± half their range, in percent after 30 rounds."""
     return [fill(summary), f"## Searched attacks by 2 and 5 malicious clients\n\n{fill(text)}",
-            _planted_table(backdoors, attacks, measured=measured).markdown()]  # fmt: skip
+            _planted_table(backdoors, attacks).markdown()]  # fmt: skip
 
 
 def worst_planted(results: Path) -> str:
     """Return the largest backdoor by 2 or 5 malicious clients that a search found."""
     found = [each for each in searched(results, "planted") if each.objective == "backdoor"]
-    apart = "" if _measured(found) else " (learned triggers apart)"
-    return f"{max(100 * fmean(each.backdoor) for each in found):.1f} %{apart}"
+    return f"{max(100 * fmean(each.backdoor) for each in found):.1f} %"
 
 
-def _measured(backdoors: Sequence[Searched]) -> bool:
-    """Return whether the triggers were tried against a clean model, too."""
-    return all(each.planted for each in backdoors)
-
-
-def _trials(found: Sequence[Searched]) -> str:
-    fewest, most = (end(each.trials for each in found) for end in (min, max))
-    return str(most) if fewest == most else f"{fewest} to {most}"
+def _ten(results: Path) -> str:
+    """Return what ten malicious clients plant where clients have all classes, and with which rule least."""
+    found = [each for each in searched_in_shards(results) if each.objective == "backdoor" and "i.i.d." in each.setting]
+    if not found:
+        return ""
+    least, most = (end(found, key=Searched.harm) for end in (min, max))
+    return f"(from {100 * least.harm():.0f} % with *{least.name}* to {100 * most.harm():.0f} %)"
 
 
 def _seeds(found: Sequence[Searched]) -> str:
@@ -83,15 +80,7 @@ def _seeds(found: Sequence[Searched]) -> str:
     return {1: "one seed", 2: "two seeds", 3: "three seeds"}.get(seeds, f"{seeds} seeds")
 
 
-def _alone(results: Path) -> dict[str, str]:
-    """Return what triggers reach against a model that was not poisoned before the last round."""
-    arm = Arm()
-    for cell, log in finished_runs(_ALONE, results):
-        arm.add(cell, log)
-    return {attack.replace("-", "_"): seeds.text() for attack, seeds in arm.success.items()}
-
-
-def _planted_table(backdoors: Sequence[Searched], attacks: Sequence[Searched], *, measured: bool) -> Table:
+def _planted_table(backdoors: Sequence[Searched], attacks: Sequence[Searched]) -> Table:
     lowest = {(each.setting, each.rule): each for each in attacks}
     rows = []
     for each in backdoors:
@@ -100,10 +89,10 @@ def _planted_table(backdoors: Sequence[Searched], attacks: Sequence[Searched], *
             each.setting.partition(",")[0], each.name, _text(each.honest),
             "not searched" if worst is None else f"{_text(worst.accuracy)} ({worst.attack['kind']})",
             f"{_text(each.backdoor)} ({each.attack['kind']})",
-            *((_text(each.success), _text(each.unpoisoned)) if measured else ()),
+            _text(each.success), _text(each.unpoisoned),
         ))  # fmt: skip
-    head = ("malicious", "rule", "no attack", "worst accuracy", "worst backdoor")
-    return Table("", (*head, *(("its success", "against a clean model") if measured else ())), tuple(rows), 2)
+    head = ("no attack", "worst accuracy", "worst backdoor", "its success", "against a clean model")
+    return Table("", ("malicious", "rule", *head), tuple(rows), 2)
 
 
 def _text(shares: Sequence[float]) -> str:
@@ -187,16 +176,11 @@ _TITLE = """# How many malicious clients are withstood
 
 <!-- Written by docs/scripts/limits.py from the records; change that instead. -->
 """
-_MEASURED = """Of a backdoor counts what was planted: its success, minus that of the same trigger against a model that
-was never poisoned. The noise of a learned trigger (`iba`, `a3fl`) fools such a model, too."""
-_LEFT_OUT = """Triggers that are learned are left out: the noise of `iba` alone reaches {IBA} % against a model that was
-never poisoned (`experiments/unpoisoned.toml`, two seeds), so that what it planted was not measured. The images of
-`edge-case` reach {edge_case} % there (they are few: one of 32 is 3.1 %)."""
 _PROVENANCE = """## How it was run
 
-The searches: `f2ed search --part iid-2 --part iid-5` with `--confirm`, on one NVIDIA H200; what was found is in
-`results/searched/planted.json`. Most of these trials are listed attacks, so it is a lower bound. The rest ran on a CPU,
-with one seed.
+The searches: `f2ed search --part iid-2 --part iid-5 --budget 18 --confirm 2 --device cuda`, on one NVIDIA H200 beside
+other work, in 5.9 minutes; what was found is in `results/searched/planted.json`. Most of these trials are listed
+attacks, so it is a lower bound. The quiet backdoor ran on a CPU, with one seed.
 
 ```console
 $ python docs/scripts/limits.py results          # writes this page
@@ -220,7 +204,7 @@ round). By chance half of the sets move it farther than the contaminated one, an
 _MEANING = """So with a step of 0.3 a tenth of all sets stands out more, and the farthest one is hardly better
 than chance. A rule that looks for agreement among rows then rejects honest ones, and the contaminated rows keep their
 share of the weight. Rules that also bound every coordinate, near the median, follow less than the mean does, but
-fall to other attacks ([searched](frontier.md)).
+fall to other attacks, or to this one with a longer step ([searched](frontier.md)).
 Memory does not help much while shards are fixed: an honest row deviates in nearly the same way in every round, since
 its clients' data stay the same (the mean of its deviations is {persists:.0f} % as long as they are), so this chance
 does not average out. Resharding would let a server solve for what persists of each client, which is what shards are to

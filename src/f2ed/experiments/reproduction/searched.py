@@ -22,6 +22,7 @@ __all__ = [
     "searched",
     "searched_in_shards",
     "searched_table",
+    "tries",
     "worst_of",
 ]
 
@@ -89,6 +90,12 @@ def worst_of(found: Iterable[Searched]) -> list[Searched]:
         added = {} if other is each else {"trials": other.trials + each.trials, "stopped": other.stopped + each.stopped}
         best[place] = msgspec.structs.replace(kept, **added)
     return sorted(best.values(), key=lambda each: [*dict.fromkeys(place[0] for place in best)].index(_partition(each)))
+
+
+def tries(found: Sequence[Searched]) -> str:
+    """Return how many attacks were tried each time: one number, or the fewest and the most."""
+    fewest, most = (end(each.trials for each in found) for end in (min, max))
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def searched_table(found: Sequence[Searched]) -> Table:

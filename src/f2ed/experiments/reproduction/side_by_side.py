@@ -30,6 +30,7 @@ _ORDER = ("backdoor as trained", "backdoor x2", "DBA", "Neurotoxin", "A3FL", "IB
 _DATA = {"mnist": "MNIST", "digits": "Digits", "cifar-10": "CIFAR-10"}
 _PARTITIONS = {"iid": "", "pathological": ", three classes per client", "dirichlet": ", Dirichlet 0.5"}
 _SHORT = {"backdoor as trained": "as trained", "backdoor x2": "x2", "adaptive backdoor": "adaptive"}
+_UNPLANTED = "IBA"  # its noise fools models that were never poisoned: what was planted is not in these records
 _USABLE = 2.0  # points of accuracy without an attack that a rule may lose and still be compared
 
 
@@ -40,6 +41,11 @@ _HEAD = """# Side by side with rivals
 """
 _CLAIM = """Rivals' own code, over the same data, partition, attackers and seeds as our rules. **What they win:**"""
 _THEY_WIN = (
+    """*FLAME*, in a public implementation that is not by its authors, lets in at most 0.5 % of the backdoors that it
+    was run against over 25 shard means of MNIST where clients have all classes, the adaptive one among them, at 0.2
+    points of accuracy (of IBA about as much as its noise has without poisoning). In that table every rule of ours lets
+    in nearly all of some backdoor. It was not run against DBA there, nor where clients have three classes, and no
+    search was aimed at it; FLAME in BackFed's code falls to the adaptive backdoor.""",
     """*AlignIns*, in its authors' code, stops the adaptive backdoor that was found against FilterL2, also over shard
     means, where FilterL2 and its fence let in up to all of it; with a row for each client its worst backdoor is the
     smallest of all rules. Over shard means of MNIST it lets in a backdoor that is sent as trained, which a fence stops
@@ -60,9 +66,10 @@ each client* a rule sees every update, and a tenth is malicious; with *shards* i
 four clients, of which up to four of 10, or ten of 25, are contaminated. Mean ± half the range over the seeds, in
 percent: accuracy, and from the first backdoor on its success. *Adaptive* tries the rule in use before it sends; it
 was found by `f2ed search` against FilterL2. *Stretched mimic* tries it too, and sends honest rows again, longer
-([both](attacks.md)). *IBA* fits its trigger to the model and has some success against one that was never poisoned. An
-empty cell was not run. The least backdoor and the most accuracy, of the rules that cost at most 2 points without an
-attack and were run against every backdoor:"""
+([both](attacks.md)). *IBA* fits its trigger to the model, and its noise alone has [10 to 12 % success](limits.md)
+against one of MNIST that was never poisoned: it is in the tables, and not compared. An empty cell was not run. The
+least backdoor and the most accuracy, of the rules that cost at most 2 points without an attack and were run against
+every backdoor:"""
 _NOT_RUN = """Settings are the defaults of each repository; `benchmarks/rivals/README.md` names commits, functions and
 exceptions. Headings say with how many seeds each cell was run; what `benchmarks/rivals/side_by_side.toml` has besides
 was not run. Nor were BackFed's own CIFAR-10 experiments, which go on from a ResNet-18 of 2,000 rounds that was not in
@@ -110,8 +117,8 @@ class Standing(NamedTuple):
 
     @property
     def largest(self) -> tuple[float, str]:
-        """The largest success of a backdoor, and the backdoor."""
-        return max((fmean(values), attack) for attack, values in self.success.items())
+        """The largest success of a backdoor, and the backdoor; what needs no poisoning is not compared."""
+        return max((fmean(values), attack) for attack, values in self.success.items() if attack != _UNPLANTED)
 
 
 def standings(logs: Sequence[RunLog]) -> list[Standing]:
@@ -165,7 +172,7 @@ def _spread(values: Sequence[float] | None) -> str:
 
 def usable(rows: Sequence[Standing]) -> list[Standing]:
     """Return the rules that cost little accuracy without an attack and met every backdoor, the least let in first."""
-    best, every = max(row.honest for row in rows), {attack for row in rows for attack in row.success}
+    best, every = max(row.honest for row in rows), {attack for row in rows for attack in row.success} - {_UNPLANTED}
     kept = [row for row in rows if row.honest >= best - _USABLE and every <= set(row.success)]
     return sorted(kept, key=lambda row: row.largest)
 
@@ -195,7 +202,9 @@ def left_out(rows: Sequence[Standing]) -> str:
 def side_by_side_page(results: Path) -> str:
     """Return the whole page."""
     logs = _logs(results / "side_by_side")
-    every = sorted((row for row in standings(logs) if row.success and "none" in row.accuracy), key=_rank)
+    every = sorted(
+        (row for row in standings(logs) if set(row.success) - {_UNPLANTED} and "none" in row.accuracy), key=_rank
+    )
     settings = {name: [row for row in every if row.setting == name] for name in dict.fromkeys(r.setting for r in every)}
     runs = msgspec.json.decode((results / "side_by_side" / "fedgt.json").read_bytes(), type=list[GroupTest])
     summary = "\n".join(

@@ -36,7 +36,7 @@ class HuggingFace(Dataset, frozen=True, tag="hugging-face"):
             from datasets import load_from_disk  # noqa: PLC0415  an optional dependency
         except ModuleNotFoundError:
             raise ConfigError(
-                "data: hugging-face needs the package datasets, which is not installed; pip install datasets"
+                "hugging-face needs the package datasets, which is not installed; pip install datasets"
             ) from None
         where = found_file(self.folder, folder)
         try:

@@ -28,11 +28,7 @@ def data_of(
     Labels are integers from 0; words and negative integers are numbered in their order. Floats, and several numbers
     per sample, are targets and stay as they are. `owners` names the client of each training sample.
     """
-    known = (
-        None
-        if _are_targets(labels)
-        else np.unique(np.concatenate([_flat(labels, "labels"), _flat(test_labels, "test labels")]))
-    )
+    known = None if _are_targets(labels) else _known(_flat(labels, "labels"), _flat(test_labels, "test labels"))
     first, second = (_samples(what, x, y, known) for what, x, y in (("", train, labels), ("test ", test, test_labels)))
     if first.images.shape[1:] != second.images.shape[1:]:
         raise ConfigError(
@@ -115,6 +111,14 @@ def _are_targets(labels: Any) -> bool:
     """Return whether the values are what a model should answer, not the names of classes."""
     found = _array(labels)
     return found.dtype.kind == "f" or found.ndim > 1
+
+
+def _known(*labels: NDArray[Any]) -> NDArray[Any]:
+    """Return all labels in their order."""
+    try:
+        return np.unique(np.concatenate(labels))
+    except TypeError as error:
+        raise ConfigError(f"the labels have no order ({error}); give integers or words, and all of one kind") from None
 
 
 def _are_numbers(known: NDArray[Any]) -> bool:

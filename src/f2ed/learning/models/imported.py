@@ -3,7 +3,7 @@
 import msgspec
 from torch import nn
 
-from f2ed.core.errors import ConfigError
+from f2ed.core.errors import ConfigError, first_line
 from f2ed.core.imports import imported
 from f2ed.learning.models.base import Model
 
@@ -35,6 +35,8 @@ class Imported(Model, frozen=True, tag="imported"):
             model = factory(**self.settings)
         except TypeError as error:
             raise ConfigError(f"{self.factory} cannot be called with {self.settings}: {error}") from error
+        except Exception as error:
+            raise ConfigError(f"{self.factory} failed: {type(error).__name__}: {first_line(error)}") from error
         if not isinstance(model, nn.Module):
             raise ConfigError(f"{self.factory} returned a {type(model).__name__}; it must return a torch.nn.Module")
         return model

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
+from math import isfinite
 from typing import Any, Literal, NamedTuple, final
 
 import msgspec
@@ -180,6 +181,13 @@ class ServerStep:
         step = restore(made)
         if end < rows.shape[1]:  # Buffers are averages: an optimizer that adds them up over rounds would spoil them.
             step = namespace(rows).concatenate((step, estimate.mean[end:]))
+        if not _is_finite(step):
+            who = (
+                "the server optimizer's step"
+                if _is_finite(estimate.mean)
+                else f"the mean of {type(self.estimator).__name__}"
+            )
+            return StepResult(None, f"{who} is not a finite number in every coordinate", state)
         reputation = dict(state.reputation)
         if estimate.reputation is not None:
             reputation |= zip(names, map(float, estimate.reputation), strict=False)
@@ -223,6 +231,11 @@ def _alongside(rows: Array, previous: Array | None) -> Array | None:
     if getattr(rows, "is_cuda", False):
         return namespace(rows).as_tensor(previous, device=rows.device)
     return previous.cpu() if getattr(previous, "is_cuda", False) else previous
+
+
+def _is_finite(vector: Array) -> bool:
+    """Return whether all coordinates are finite; a sum in float64 takes no memory, and cannot overflow."""
+    return isfinite(float(vector.sum(dtype=namespace(vector).float64)))
 
 
 def _like(mean: Array, vector: Array) -> Array:
