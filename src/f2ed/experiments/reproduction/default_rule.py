@@ -56,14 +56,12 @@ def _verdict(worst: Settings, attacked: Collection[str]) -> str:
     first, ours = next(iter(most)), most["FilterL2"]
     spared = [rule for rule in most if rule not in attacked]
     bounds = f"No search with shards was aimed at {'; '.join(spared)}: theirs are lower bounds." if spared else ""
-    lowest = ", ".join(f"{rules['AlignIns'].accuracy:.0f}" for rules in ten.values())
     if ours <= most[first] + _ALIKE:
         decided = "That is less than what the seeds differ by, and FilterL2 stays the default."
     else:
         decided = _STAYS
-    return f"""The criterion names *{first}* ({most[first]:.1f}); FilterL2 has {ours:.1f}. {bounds} {decided} Without
-    the attack that was made for it *AlignIns* would be close; that attack takes it to {lowest} % (i.i.d., three
-    classes, Dirichlet). What speaks for each rule, in the same three settings:"""
+    return f"""The criterion names *{first}* ({most[first]:.1f}); FilterL2 has {ours:.1f}. {bounds} {decided} What
+    speaks for each rule, in the same three settings:"""
 
 
 def _of(worst: Settings, count: str) -> Settings:

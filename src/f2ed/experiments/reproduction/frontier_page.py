@@ -78,7 +78,7 @@ def _budget(found: Sequence[Searched]) -> str:
     compared = dict.fromkeys(each.name for each in found if each.planted)
     planted = _PLANTED.format(rules="; ".join(compared)) if compared else ""
     return f"""{trials} attacks were tried, {tries(found)} for each rule, setting and objective; {stopped} of them
-    were stopped early. What was found was run with three seeds: means ± half their range, in percent after 30
+    were stopped early. What was found was run with three seeds, or one where there is no ±: means ± half their range, in percent after 30
     rounds. {planted}"""
 
 
@@ -142,9 +142,10 @@ _PROVENANCE = """## How it was run
 
 The searches: `f2ed search` with `--confirm 2`, on one NVIDIA H200, in 2.6 and 1.0 minutes, and a second one against
 AlignIns, with the stretched mimic among the attacks, in 7.4 minutes beside other work; a third one, where clients have
-all classes, in 5.7 minutes; what was found, with every setting of the attacks, is in `results/searched/`. The frontier:
-`f2ed run frontier`, on the same GPU and some of it on a CPU. Seeds 0 and 1 of `--part mnist` are whole (780 runs); seed
-2 was run for FilterL2, AlignIns and the plain mean, and of *Resilience, one pass + median* seed 0 alone, on a CPU. Of
+all classes, in 5.7 minutes; a fourth one against *Resilience, one pass + median* where clients differ, on a CPU, with
+one seed, in 22.7 minutes. What was found, with every setting of the attacks, is in `results/searched/`. The frontier:
+`f2ed run frontier`, on the same GPU and some of it on a CPU. Seeds 0 and 1 of `--part mnist` are whole; seed 2 was run
+for FilterL2, AlignIns and the plain mean, and of *Resilience, one pass + median* seed 0 alone, on a CPU. Of
 Fashion-MNIST seed 0 was run, without that rule. The part without shards and CIFAR-10 were not run
 (`results/frontier.jsonl.xz` and `frontier-more.jsonl.xz`). The stretched mimic: `f2ed run aimed`; a number without ±
 is of seed 0 alone.

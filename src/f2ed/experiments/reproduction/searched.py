@@ -33,7 +33,7 @@ _RULES = {
     "align-ins": "AlignIns",
     "hard-weights": "FilterL2, hard",
 }
-_IN_SHARDS = ("shards", "shards_2", "shards_3")
+_IN_SHARDS = ("shards", "shards_2", "shards_3", "shards_4")
 _FEWER, _FIVE, _ADAPTIVE = "fewer_malicious", "five_malicious", "adaptive backdoor"
 
 
