@@ -85,7 +85,7 @@ def test_what_a_setting_adds_to_the_name_of_an_attack_is_left_out():
 def test_a_setting_in_which_no_rule_met_every_backdoor_has_a_table_and_no_winner():
     rows = [
         Standing("here", "FilterL2", {"none": [9.0]}, {"DBA": [1.0]}),
-        Standing("here", "RFA", {"none": [9.0]}, {"IBA": [1.0]}),
+        Standing("here", "RFA", {"none": [9.0]}, {"A3FL": [1.0]}),
     ]
     assert usable(rows) == []
     assert len(rival_table(rows).rows) == 2

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 
@@ -42,8 +43,36 @@ def repair_section(results: Path) -> list[str]:
     found = msgspec.json.decode(path.read_bytes(), type=list[Repaired])
     seeds = len({each.seed for each in found})
     least, most = (end(100 * each.before.success for each in found) for end in (min, max))
-    text = _TEXT.format(seeds=seeds, least=least, most=most)
+    after = {each.method: each for each in _means(found)}
+    text = _TEXT.format(
+        seeds=seeds,
+        least=least,
+        most=most,
+        kept=100 * min(after[method].success for method in ("fine-tune", "fine-prune")),
+        left=100 * after["unlearn"].success,
+        cost=100 * (fmean(each.before.accuracy for each in found) - after["unlearn"].accuracy),
+    )
     return [f"## What a clean-up removes\n\n{fill(text)}", repair_table(found).markdown()]
+
+
+class Mean(NamedTuple):
+    """What a method leaves with the most samples, over all rules and seeds."""
+
+    method: str
+    accuracy: float
+    success: float
+
+
+def _means(found: Sequence[Repaired]) -> list[Mean]:
+    most = max(each.samples for each in found)
+    by_method: dict[str, list[Effect]] = defaultdict(list)
+    for each in found:
+        if each.samples == most:
+            by_method[each.method].append(each.after)
+    return [
+        Mean(method, fmean(each.accuracy for each in effects), fmean(each.success for each in effects))
+        for method, effects in by_method.items()
+    ]
 
 
 def repair_table(found: Sequence[Repaired]) -> Table:
@@ -77,8 +106,10 @@ def _text(shares: Sequence[float]) -> str:
 
 
 _TEXT = """Where a rule lets a backdoor in, a server with a few samples that it trusts can [clean the model
-up](choosing_estimator.md#after-training-f2ed-repair) afterwards, without knowing the trigger. Models of
-`experiments/searched_backdoor.toml` (MNIST, 10 of 100 clients malicious, 25 shards; a backdoor that a search found,
-with {least:.0f} to {most:.0f} % success) before and after `f2ed repair` at its default settings, {seeds} seeds: means
-± half their range, in percent. The defaults of `unlearn` were chosen on a run with another backdoor with the same
-trigger, so take its rows as optimistic; an attacker who expects it may choose a trigger that it does not find."""
+up](choosing_estimator.md#after-training-f2ed-repair) afterwards, without knowing the trigger. Fine-tuning and pruning
+hardly help: they leave {kept:.0f} % of the backdoor. `unlearn` leaves {left:.0f} % and costs {cost:.1f} points of
+accuracy. Models of `experiments/searched_backdoor.toml` (MNIST, 10 of 100 clients malicious, 25 shards; a backdoor
+that a search found, with {least:.1f} to {most:.1f} % success) before and after `f2ed repair` at its default settings,
+{seeds} seeds: means ± half their range, in percent. The defaults of `unlearn` were chosen on a run with another
+backdoor and nearly the same trigger, so take its rows as optimistic; an attacker who expects it may choose a trigger
+that it does not find."""
