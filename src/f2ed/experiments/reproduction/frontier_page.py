@@ -78,8 +78,8 @@ def _budget(found: Sequence[Searched]) -> str:
     compared = dict.fromkeys(each.name for each in found if each.planted)
     planted = _PLANTED.format(rules="; ".join(compared)) if compared else ""
     return f"""{trials} attacks were tried, {tries(found)} for each rule, setting and objective; {stopped} of them
-    were stopped early. What was found was run with three seeds, or one where there is no ±: means ± half their range, in percent after 30
-    rounds. {planted}"""
+    were stopped early. What was found was run with three seeds, or one where there is no ±: means ± half their range,
+    in percent after 30 rounds. {planted}"""
 
 
 def _summary(shards: Sequence[Searched], rows: Sequence[Searched]) -> str:
