@@ -1,4 +1,4 @@
-"""Forks the process of each message from one that has imported what apps need, in place of starting Python anew.
+"""Forks the process of each message from one that has imported what apps need, instead of starting Python each time.
 
     python -P -m f2ed.flower.fork_server MODULE ...    with a socket as its input, whose other end the executor holds
 

@@ -10,13 +10,13 @@ __all__ = ["AUTO", "PRELOAD_HELP", "modules_to_preload"]
 AUTO, _NONE = "auto", "none"
 PRELOAD_HELP = (
     "Modules that the processes of apps find imported, such as torch,transformers; auto: torch, where it is installed; "
-    "none: each process starts Python anew."
+    "none: each process starts its own Python."
 )
 """Of the option, for the commands that have it."""
 
 
 def modules_to_preload(text: str) -> list[str] | None:
-    """Return the modules to import beside f2ed, Flower and numpy; None to start each process anew."""
+    """Return the modules to import beside f2ed, Flower and numpy; None to start a new Python each time."""
     if text == _NONE or (text == AUTO and sys.platform != "linux"):
         return None
     if text == AUTO:

@@ -33,7 +33,7 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.05, 0.5
 _HELPER_PAUSE = 0.1
 """A round has about ten exchanges with helpers, one after the other, so their replies are looked for often."""
 _POLLS = 24.0
-"""Messages that all threads ask for in a second, beyond the first few; each costs the SuperLink 7 ms of CPU."""
+"""Messages that all threads ask for in a second, beyond the first few; each costs the SuperLink some milliseconds."""
 _AGAIN, _AGAIN_BYTES = 10.0, 1e6
 """A helper is asked again after so many seconds, and one more for so many bytes of the request. Its node may have ended
 with the request, which nobody then answers: Flower delivers a message once."""

@@ -134,7 +134,7 @@ class _Signer(NamedTuple):
     public: bytes
 
 
-@lru_cache(maxsize=1024)  # Loading is as much work as signing. Whoever signs holds the seed for as long as the process.
+@lru_cache(maxsize=1024)  # Loading costs as much as signing, and a process that signs keeps the seed anyway.
 def _signer(seed: bytes) -> _Signer:
     key = Ed25519PrivateKey.from_private_bytes(seed)
     return _Signer(key, key.public_key().public_bytes_raw())
