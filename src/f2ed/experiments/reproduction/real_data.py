@@ -62,10 +62,11 @@ $ f2ed run tabular --jobs 2
 
 """
 _NOTES = """With MPS, a round of Shakespeare took 1.2 to 2.1 s in each of five processes beside other runs; in earlier
-runs without it, 6.2 to 9.5 s. The two were not compared in one run. CIFAR-10 comes from its public mirror, or from a package where that cannot be reached; the others come from
-packages. Every file is checked against its SHA-256. ResNet-18 has group normalization, so nothing but weights is
-averaged. Of MiniLM only the matrices B of its adapters and the classifier are trained and sent: A is the same
-everywhere, so the mean of B over a shard gives exactly the mean of the clients' changes."""
+runs without it, 6.2 to 9.5 s. The two were not compared in one run. CIFAR-10 comes from its public mirror, or from a
+package where that cannot be reached; the others come from packages. Every file is checked against its SHA-256.
+ResNet-18 has group normalization, so nothing but weights is averaged. Of MiniLM only the matrices B of its adapters and
+the classifier are trained and sent: A is the same everywhere, so the mean of B over a shard gives exactly the mean of
+the clients' changes."""
 
 
 def real_data_page(results: Path) -> str:
