@@ -1,5 +1,6 @@
 """Metrics as coordinates: between their ends, below every clip, and back."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +24,12 @@ from f2ed.protocol.quantization.encoding import Encoding
 
 RULES = (MetricRule("ages", 0.0, 100.0, 3), MetricRule("loss", -1.0, 10.0))
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
+
+
+def test_whole_numbers_as_ends_are_signed_as_they_are_read_back():
+    rule = MetricRule("accuracy", 0, 1)
+    written = msgspec.json.encode(rule)
+    assert msgspec.json.encode(msgspec.json.decode(written, type=MetricRule)) == written
 
 
 @pytest.mark.parametrize("clip_norm", [float("inf"), 1.0, 1e-3])

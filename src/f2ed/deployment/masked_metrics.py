@@ -47,6 +47,8 @@ class MetricRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"the metric {self.name[:80]!r} has {self.bins} bins; name it, and give at most 10000")
         if not (isfinite(self.low) and isfinite(self.high) and self.low < self.high):
             raise ValueError(f"the metric {self.name!r} lies between {self.low} and {self.high}, which is no range")
+        for end in ("low", "high"):  # A signed 1 would be read back as 1.0, and no longer be what was signed.
+            msgspec.structs.force_setattr(self, end, float(getattr(self, end)))
 
     @property
     def width(self) -> int:
