@@ -20,10 +20,10 @@ def main(results: Path, picture: Path) -> None:
     every = measured_frontier(results)
     settings = list(dict.fromkeys(each.setting for each in every))
     panels: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in settings}
-    listed: dict[str, dict[str, tuple[float, float]]] = {f"{name}, listed backdoors": {} for name in settings}
+    listed: dict[str, dict[str, tuple[float, float]]] = {f"{name}, listed": {} for name in settings}
     for each in every:
         panels[each.setting][each.rule] = each.lost, each.backdoor
-        listed[f"{each.setting}, listed backdoors"][each.rule] = each.lost, each.listed
+        listed[f"{each.setting}, listed"][each.rule] = each.lost, each.listed
     draw_frontier(panels | listed, picture)
     (ROOT / "docs" / "frontier.md").write_text(frontier_page(results), encoding="utf-8")
 
