@@ -133,7 +133,7 @@ backdoor*); on MNIST with shards also the stretched mimic. Accuracy lost is comp
 attack. No other rule of its table has both a better worst accuracy and a smaller worst backdoor than one in bold.
 
 ```{figure} figures/frontier.svg
-:alt: For each data set and partition, accuracy lost under the worst attack against the worst backdoor; a point for each rule.
+:alt: For each data and partition, accuracy lost under the worst attack against the worst backdoor; a point for a rule.
 
 Above with the backdoor that was found against FilterL2, below with listed backdoors alone. Lower left is better. A
 search that is aimed at a rule finds more than is shown here: see the tables above.
